@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A disk cache: a warm epoch by fetch(disk_cache()) beside bare O_DIRECT reads of the same file in parts of 8 MiB,
-// eight at a time, by io_uring; and a cold epoch beside fetch() without a cache and bare O_DIRECT writes of as much, in
-// turns. Server in a process of its own on core 0, client on core 1; one runtime, whose slabs are warm. The time of a
-// cold epoch is that until its last chunk has come, its CPU that until its last block is written.
+// A disk cache: a warm epoch by fetch(disk_cache()), and four by epochs() of tars of samples of 128 KiB in slices of
+// 4 MiB, beside bare O_DIRECT reads of the same file in parts of 8 MiB, eight at a time, by io_uring; and a cold epoch
+// beside fetch() without a cache and bare O_DIRECT writes of as much, in turns. Server in a process of its own on core
+// 0, client on core 1; one runtime, whose slabs are warm. The time of a cold epoch is that until its last chunk has
+// come, its CPU that until its last block is written.
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/cache_bench.cpp -o cache_bench -lcurl -luring -larchive
 //   -lssl -lcrypto -lexpat
 //
@@ -31,14 +32,19 @@
 
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/index/index_set.hpp>
+#include <millrace/index/index_shard.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
+#include <millrace/tar/writer.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
@@ -104,6 +110,34 @@ std::uint64_t read_all(mill::runtime& rt, const std::shared_ptr<const mill::stor
   return total;
 }
 
+/// A tar of shard_bytes.
+std::string tar_of_samples() {
+  constexpr std::size_t sample_bytes = 128 * mill::KiB;
+  std::string text;
+  mill::tar::writer out(text);
+  for (std::size_t i = 0; i < shard_bytes / sample_bytes; ++i) {
+    const std::size_t end = i + 1 == shard_bytes / sample_bytes ? 1024 : 0;  // the end of a tar
+    out.add(std::to_string(i) + ".bin", bench::noise(sample_bytes - 512 - end, i + 1));
+  }
+  out.finish();
+  if (text.size() != shard_bytes) throw std::runtime_error("the tar has another size");
+  return text;
+}
+
+std::uint64_t train_all(mill::runtime& rt, const std::shared_ptr<const mill::storage>& store,
+                        const std::shared_ptr<const mill::index_set>& indexes, std::uint64_t epoch) {
+  const mill::dataset data(store, indexes, {.prefix = "s3://b/"});
+  auto run = rt.run(mill::epochs(data, {.seed = 7, .epochs = 4, .first_epoch = epoch, .batch = 64}) | mill::batch(),
+                    {.show = mill::progress::off});
+  std::uint64_t total = 0;
+  for (const std::vector<mill::sample>& b : run) {
+    for (const mill::sample& s : b) {
+      for (const mill::field& f : s.fields) total += f.data.size();
+    }
+  }
+  return total;
+}
+
 /// Waits until nothing more is written.
 void settle(const mill::disk_cache_storage& cache) {
   for (std::uint64_t before = ~std::uint64_t(0), now = 0; now != before;) {
@@ -126,7 +160,7 @@ int main(int argc, char** argv) {
   const std::string cold_folder = where_to + "/millrace-cold";
   const std::size_t shards = static_cast<std::size_t>(argc > 2 ? std::atoi(argv[2]) : 512) * mill::MiB / shard_bytes;
   bench::print_machine();
-  const std::string content = bench::noise(shard_bytes, 1);
+  const std::string content = tar_of_samples();
   const bench::served server(false, [&](mill::s3_server::background& s) {
     for (std::size_t i = 0; i < shards; ++i) s.put("b", std::to_string(i), content);
   });
@@ -140,6 +174,13 @@ int main(int argc, char** argv) {
     const auto loop = mill::make_event_loop();
     etag = mill::block_on(mill::coroutine_context(*loop), std::move(first)).etag;
   }
+  std::vector<mill::shard_index> made;
+  for (std::size_t i = 0; i < shards; ++i) {
+    const auto loop = mill::make_event_loop();
+    const std::string name = std::to_string(i);
+    made.push_back(mill::block_on(*loop, mill::index_shard(s3, mill::shard("s3://b/" + name), name)));
+  }
+  const auto indexes = std::make_shared<const mill::index_set>(std::move(made));
   const auto cache_in = [&](const std::string& folder) {
     return mill::disk_cache(s3, {.directory = folder, .bytes = mill::GiB, .keep_free = 0});
   };
@@ -158,6 +199,8 @@ int main(int argc, char** argv) {
   bare(true, read_file, size);
   bench::contender reads("bare O_DIRECT reads, 8 at a time", [&] { return bare(false, read_file, size); });
   bench::contender cached("fetch(disk_cache), warm", [&] { return read_all(rt, warm, shards, etag); });
+  std::uint64_t epoch = 0;
+  bench::contender trained("epochs(disk_cache), warm", [&] { return train_all(rt, warm, indexes, epoch += 4); });
   bench::contender without("fetch without a cache", [&] { return read_all(rt, s3, shards, etag); });
   bench::contender writes("bare O_DIRECT writes, 8 at a time",
                           [&] {
@@ -178,11 +221,13 @@ int main(int argc, char** argv) {
     refused += cache->stats().refused;
     return all;
   });
-  bench::take_turns({&reads, &cached});
+  bench::take_turns({&reads, &cached, &trained});
   bench::take_turns({&without, &writes, &cold});
-  bench::print_table({&reads, &cached, &without, &writes, &cold});
+  bench::print_table({&reads, &cached, &trained, &without, &writes, &cold});
   bench::goal_at_least("GB/s, warm / bare", bench::ratio(cached.gb_per_second, reads.gb_per_second), 0.95);
+  bench::goal_at_least("GB/s, warm by epochs() / bare", bench::ratio(trained.gb_per_second, reads.gb_per_second), 0.95);
   bench::goal_at_most("CPU s/GB, warm", cached.cpu_per_gb.median(), 0.12, "s");
+  bench::goal_at_most("CPU s/GB, warm by epochs()", trained.cpu_per_gb.median(), 0.12, "s");
   bench::goal_at_most("time, cold / without", bench::ratio(without.gb_per_second, cold.gb_per_second), 1.05);
   std::printf("  time, cold / the longer of without and bare writes: %.2f\n",
               std::min(without.gb_per_second.median(), writes.gb_per_second.median()) / cold.gb_per_second.median());

@@ -3,6 +3,7 @@
 
 // millrace-plan: what an epoch will cost, before a sample is read. docs/guide/tools.md describes it.
 
+#include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -57,7 +58,7 @@ int main(int count, char** texts) {
   o.batch = 256;
   o.order.slice = 0;
   o.order.tracks = 0;
-  std::uint64_t memory = 0;
+  std::uint64_t memory = 0, cache = 0;
   double latency = 0, rate = 0;
   given.add_option("PLACE", name, "s3://bucket/prefix/, a folder, or an index")
       ->required()
@@ -78,6 +79,8 @@ int main(int count, char** texts) {
   number("--slice", o.order.slice, "SAMPLES", "Samples that are read by one request; 0: what the index suggests");
   number("--take-batches", o.take_batches, "N", "End each epoch after so many batches; 0: take all");
   number("--memory-mb", memory, "MIB", "Memory of a rank for samples ahead; 0: what epochs() takes");
+  positive("--hosts", o.order.hosts, "HOSTS", "Hosts on which the samples have homes; 1: none");
+  number("--cache-gb", cache, "GB", "Gigabytes of disk cache on each host; 0: none");
   number("--seed", o.seed, "S", "Seed of the order");
   number("--epoch", o.epoch, "E", "The epoch");
   decimal("--price-1000", o.price_of_1000_requests, "PRICE", "Price of 1000 requests");
@@ -86,6 +89,7 @@ int main(int count, char** texts) {
   decimal("--mb-s", rate, "MB", "Megabytes a second of a rank's network");
   return given.run(count, texts, [&] {
     o.memory = memory * mill::MiB;
+    o.cache_bytes = cache > UINT64_MAX / 1'000'000'000 ? UINT64_MAX : cache * 1'000'000'000;
     o.request_seconds = latency / 1000;
     o.bytes_per_second = rate * 1e6;
     return plan(name, o);

@@ -67,6 +67,17 @@ TEST_CASE("every launcher is understood") {
   CHECK(from({{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "6"}, {"SLURM_STEP_ID", "0"}}).index == 5);
 }
 
+TEST_CASE("Slurm says how many processes a machine has, where they are equally many on all") {
+  const variables task{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_ID", "0"}, {"SLURM_LOCALID", "1"}};
+  const auto on_machine = [&](const char* text) {
+    return from(task + variables{{"SLURM_STEP_TASKS_PER_NODE", text}}).local_world_size;
+  };
+  CHECK(on_machine("4(x2)") == 4);
+  CHECK(on_machine("8") == 8);
+  for (const char* unequal : {"4(x2),3", "3,4", "", "x", "4(x2", "(x2)", "12345678"}) CHECK(on_machine(unequal) == 1);
+  CHECK(from(task).local_world_size == 1);
+}
+
 TEST_CASE("Slurm's variables count inside a step only") {
   CHECK(from({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "6"}}).world_size == 1);
   CHECK(from({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "6"}, {"SLURM_STEP_ID", "batch"}}).world_size == 1);

@@ -103,8 +103,8 @@ void check_options(const std::string& index, const std::string& verify, const st
   };
   help(index, {"PREFIX", "--out", "--format", "--stream", "--headers", "--shards"});
   help(verify, {"INDEX", "FINGERPRINTS"});
-  help(plan, {"PLACE", "--world", "--batch", "--tracks", "--slice", "--take-batches", "--memory-mb", "--seed",
-              "--epoch", "--price-1000", "--price-gb", "--latency-ms", "--mb-s"});
+  help(plan, {"PLACE", "--world", "--batch", "--tracks", "--slice", "--take-batches", "--memory-mb", "--hosts",
+              "--cache-gb", "--seed", "--epoch", "--price-1000", "--price-gb", "--latency-ms", "--mb-s"});
   help(cache, {"stat", "verify", "drop", "fill"});
   require_said(run(cache + " fill --help"), 0, "--keep-free");
   require_said(run(cache + " --version"), 0, "millrace-cache " + version + "\n");
@@ -246,6 +246,7 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(run(plan + " s3://corpus/train/ --world 4"), 0, "5 shards, ");
   require_said(run(plan + " s3://corpus/train/ --world 4"), 0, "without an index");
   require_said(run(plan + " s3://corpus/train/millrace.index"), 3, "there is no index");
+  require_said(run(plan + " s3://corpus/train/ --world 4 --hosts 2"), 3, "without an index");
 
   // Every answer is late: who asks for one shard after the other asks on one connection.
   server.faults().add({.method = "GET", .key_prefix = "train/"},
@@ -270,6 +271,9 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(updated, 0, "[####################] 1 of 1 shards");
   require(reads() - second == 2, "more than the shard that had changed was read");
 
+  require_said(run(plan + " s3://corpus/train/ --world 4 --batch 8 --hosts 2 --cache-gb 1"), 0,
+               "with a disk cache of 953.7 MiB on each of 2 hosts, reads from the store: about 0 bytes");
+  require_said(run(plan + " s3://corpus/train/ --world 4 --hosts 3"), 3, "3 hosts do not divide");
   require_said(run(plan + " s3://corpus/train/ --world 4 --batch 8 --price-1000 0.4 --latency-ms 30 --mb-s 100"), 0,
                "7 batches on each of 4 ranks, 7 entries of weight 0");
 

@@ -114,3 +114,61 @@ TEST_CASE("epochs() through a disk cache gives what the store gives, and reads t
     CHECK(last.misses == 0);
   }
 }
+
+TEST_CASE("with homes, the second epoch of every host is read from its own disk") {
+  s3_server::background server;
+  fill(server);
+  const test::temporary_folder folder;
+  const std::string index = folder.path() + "/train.index";
+  // Makes the index.
+  static_cast<void>(trained(dataset(s3::as_storage(client_of(server)), "s3://b/train/", {.index = index})));
+  const auto read_by_store = [&](std::uint64_t hosts) {
+    std::uint64_t missed = 0;
+    for (std::uint32_t host = 0; host < 3; ++host) {
+      const std::string own = folder.path() + "/" + std::to_string(hosts) + "-" + std::to_string(host);
+      const auto epoch = [&](std::uint64_t number) {
+        const auto cache = disk_cache(s3::as_storage(client_of(server)), {.directory = own, .bytes = 64 * MiB});
+        runtime rt;
+        const dataset data(cache, "s3://b/train/", {.index = index, .slice = 4});
+        auto run = rt.run(epochs(data, {.seed = 3,
+                                        .epochs = 1,
+                                        .first_epoch = number,
+                                        .batch = 8,
+                                        .rank = {.index = host, .world_size = 3},
+                                        .hosts = hosts,
+                                        .tracks = 12}) |
+                          batch());
+        for (const std::vector<sample>& b : run) CHECK(!b.empty());
+        return cache->stats().misses;
+      };
+      // A run's end drops its writes, so the first epoch may have to be read more than once.
+      for (int runs = 0; runs < 10 && epoch(0) != 0; ++runs) {
+      }
+      missed += epoch(1);
+    }
+    return missed;
+  };
+  CHECK(read_by_store(3) == 0);
+  CHECK(read_by_store(1) > 10);
+}
+
+TEST_CASE("the plan of a training through a disk cache says what its second epoch reads") {
+  s3_server::background server;
+  fill(server);
+  const test::temporary_folder folder;
+  const auto cache = disk_cache(s3::as_storage(client_of(server)),
+                                {.directory = folder.path() + "/cache", .bytes = 64 * MiB, .keep_free = 0});
+  CHECK(cache->caches_on_disk("s3://b/train/") > 60 * MiB);
+  CHECK(cache->caches_on_disk("s3://b/train/") <= 64 * MiB);
+  const std::string index = folder.path() + "/train.index";
+  const dataset data(cache, "s3://b/train/", {.index = index});
+  static_cast<void>(trained(data));  // which makes the index
+  CHECK_THAT(data.plan({.seed = 3, .batch = 8}), Catch::Matchers::Contains("the second epoch, with a disk cache of ") &&
+                                                     Catch::Matchers::Contains(" on the host, reads from the store: "
+                                                                               "about 0 bytes by 0 requests\n"));
+  const epochs_options two{.seed = 3, .batch = 8, .rank = {.index = 0, .world_size = 2}};
+  CHECK_THAT(data.plan(two), Catch::Matchers::Contains("on each of 2 hosts") &&
+                                 Catch::Matchers::Contains("; with .hosts = 2 0 bytes by 0 requests"));
+  const dataset plain(s3::as_storage(client_of(server)), "s3://b/train/", {.index = index});
+  CHECK(plain.plan({.seed = 3, .batch = 8}).find("second epoch") == std::string::npos);
+}

@@ -50,11 +50,11 @@ std::uint64_t requests_by_walking(const sample_order& o) {
   std::uint64_t requests = 0;
   for (std::uint64_t t = 0; t < o.tracks(); ++t) {
     const sample_order::stretch track = o.track(t);
-    for (std::uint64_t p = track.begin; p < track.begin + track.length; ++p) visits.emplace(t, p / o.slice());
+    for (std::uint64_t p = track.begin; p < track.begin + track.length; ++p) visits.emplace(t, o.slice_at(p).on_tape);
   }
   requests = visits.size();
-  for (std::uint64_t s = 0; s < o.slices(); ++s) {
-    const sample_order::stretch slice = o.slice_at(s);
+  for (std::uint64_t p = 0; p < o.size(); p += o.slice_at(p).samples.length) {
+    const sample_order::stretch slice = o.slice_at(p).samples;
     std::uint64_t before = o.counts().find(slice.begin).shard;
     for (std::uint64_t i = 1; i < slice.length; ++i) {
       const std::uint64_t x = (slice.begin + i) % o.size();

@@ -51,6 +51,10 @@ class dataset_store final : public storage {
   std::string missing;         // this one is not there
   std::string cut;             // answers for this one are a byte short
   std::map<std::string, harm> bad;  // by URL
+  std::string local_below;          // URLs that begin with this are said to be on a local disk; empty: none
+  mutable std::uint64_t busy_local = 0;  // requests for these, apart from `busy`
+  mutable std::uint64_t most_busy_local = 0;
+  mutable std::uint64_t longest_local = 0;  // bytes of one request
   mutable std::uint64_t requests = 0;
   mutable std::uint64_t read_bytes = 0;
   mutable std::uint64_t busy = 0;
@@ -61,6 +65,9 @@ class dataset_store final : public storage {
 
   bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
   std::string host(std::string_view) const override { return host_name; }
+  bool is_local(const shard& object, std::uint64_t, std::size_t) const override {
+    return !local_below.empty() && object.url.compare(0, local_below.size(), local_below) == 0;
+  }
   async_generator<shard> list(std::string below) const override {
     std::vector<shard> all;
     for (const auto& [url, content] : objects) {
@@ -73,12 +80,17 @@ class dataset_store final : public storage {
                   slab_pool slabs) const override {
     class one_busy {
      public:
-      explicit one_busy(const dataset_store& s) : store_(s) { s.most_busy = std::max(s.most_busy, ++s.busy); }
-      ~one_busy() { --store_.busy; }
+      one_busy(const dataset_store& s, bool local) : store_(s), local_(local) {
+        std::uint64_t& most = local ? s.most_busy_local : s.most_busy;
+        most = std::max(most, ++(local ? s.busy_local : s.busy));
+      }
+      ~one_busy() { --(local_ ? store_.busy_local : store_.busy); }
 
      private:
       const dataset_store& store_;
-    } now(*this);
+      const bool local_;
+    } now(*this, is_local(object, offset, length));
+    if (is_local(object, offset, length)) longest_local = std::max<std::uint64_t>(longest_local, length);
     ++requests;
     if (!answered) asked_first += length;
     if (delay_us != 0) co_await sleep_for(std::chrono::microseconds(random_.below(delay_us)));
@@ -130,6 +142,7 @@ struct settings {
   std::uint64_t take_batches = 0;
   rank_group_ref ranks = {};
   millrace::rank rank = {};
+  std::uint64_t hosts = 1;
   bool pad = true;
   std::uint64_t tracks = 0;
   std::uint64_t slice = 0;
@@ -160,6 +173,7 @@ struct settings {
     o.take_batches = take_batches;
     o.ranks = ranks;
     o.rank = rank;
+    o.hosts = hosts;
     o.pad = pad;
     o.tracks = streamed ? 0 : tracks;
     o.equal = equal;

@@ -107,6 +107,56 @@ TEST_CASE("what epochs() yields is the same whatever its store's host has taught
   CHECK(slow.state == expected.state);
 }
 
+TEST_CASE("what is on a local disk is read beside the requests of the store's host, which learns nothing of it") {
+  test::tar_dataset data = far_data();
+  testing::virtual_loop alone;
+  const test::delivered expected = read(alone, data, options_of(2));
+  test::settings few = options_of(2);
+  few.requests = 3;
+  few.part = 64 * KiB;
+  data.store->local_below = data.prefix;  // all of it
+  data.store->most_busy = 0;
+  testing::virtual_loop loop;
+  test::known_hosts runtime(loop);
+  const test::delivered all = read(loop, data, few);
+  CHECK(data.store->most_busy == 0);
+  CHECK(data.store->most_busy_local == host_share::most_local);
+  CHECK_FALSE(known(loop, usual).measured);
+  CHECK(all.samples == expected.samples);
+  CHECK(all.state == expected.state);
+  read(loop, data, options_of(2));  // short ranges: as many bytes as eight long ones
+  CHECK(data.store->most_busy == 0);
+  CHECK(data.store->most_busy_local > 2 * host_share::most_local);
+  CHECK(data.store->most_busy_local <= options_of(2).requests);
+  data.store->local_below = data.prefix + "101";  // one shard of three
+  data.store->most_busy_local = 0;
+  const test::delivered some = read(loop, data, few);
+  CHECK(data.store->most_busy == 3);
+  CHECK(data.store->most_busy_local > 1);
+  CHECK(data.store->busy_local == 0);
+  CHECK(known(loop, usual).measured);
+  CHECK(some.samples == expected.samples);
+  CHECK(some.state == expected.state);
+}
+
+TEST_CASE("ranges on a local disk are as long as .part allows, whatever the host's are") {
+  test::tar_dataset data({400}, 60'000, 5);
+  data.store->host_name = "far";
+  data.store->first_byte = 1ms;
+  testing::virtual_loop loop;
+  test::known_hosts runtime(loop);
+  test::settings o = options_of(1);
+  o.tracks = 4;
+  o.slice = 128;
+  o.bytes = 512 * MiB;
+  read(loop, data, o);  // which shows that short parts are as fast
+  const std::size_t part = known(loop, usual).part;
+  CHECK(part < 3 * MiB);
+  data.store->local_below = data.prefix;
+  read(loop, data, o);
+  CHECK(data.store->longest_local > 3 * MiB);
+}
+
 TEST_CASE("beside the samples of the first step, few bytes of slices are asked for") {
   test::tar_dataset data({200, 200}, 400'000, 5);
   data.store->first_byte = 20ms;

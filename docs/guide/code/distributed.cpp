@@ -53,6 +53,12 @@ void train(mill::runtime& rt, const mill::dataset& data, const mill::rank_group&
 }
 // end group
 
+// begin homes
+mill::epochs_options with_homes(const mill::rank_group& ranks) {
+  return {.seed = 7, .epochs = 90, .batch = 256, .ranks = ranks, .hosts = mill::hosts_of(ranks.process())};
+}
+// end homes
+
 // begin store
 mill::rank_group by_store(const mill::s3::client& s3, const mill::environment& variables) {
   return {mill::rank_from_environment(variables), s3, "s3://runs/17/ranks/"};
@@ -104,6 +110,16 @@ TEST_CASE("guide: ranks take equally many steps of what is made of samples") {
   CHECK(errors == std::vector<std::string>(2));
   CHECK(models[0].steps.size() == models[1].steps.size());
   CHECK(samples_of(models) == 2 * 29);
+}
+
+TEST_CASE("guide: samples have homes on the launcher's hosts") {
+  mill::test::thread_gather gather(2);
+  const mill::rank_group ranks = gather.group(1);
+  CHECK(with_homes(ranks).hosts == 2);  // the launcher says nothing of processes on one machine
+  const mill::test::tar_dataset data({7, 20, 1}, 100);
+  const mill::dataset all(data.store, data.indexes, {.prefix = "mem:"});
+  CHECK(all.plan({.batch = 4, .rank = {.index = 0, .world_size = 2}, .hosts = 2}).find("homes on 2 hosts") !=
+        std::string::npos);
 }
 
 TEST_CASE("guide: ranks that know each other train, or get an error") {

@@ -22,6 +22,7 @@
 #include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>
+#include <millrace/shards/resident_storage.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/storage_set.hpp>
@@ -67,6 +68,14 @@ std::shared_ptr<const mill::disk_cache_storage> on_disk(const std::shared_ptr<co
 }
 // end cache
 
+// begin both
+std::shared_ptr<const mill::resident_storage> in_memory_and_on_disk(const std::shared_ptr<const mill::storage>& s3,
+                                                                    const std::string& folder = "/nvme/mill") {
+  return mill::resident(mill::disk_cache(s3, {.directory = folder, .bytes = 2 * mill::TiB}),
+                        {.bytes = 200 * mill::GiB});
+}
+// end both
+
 // begin source
 mill::async_generator<mill::shard> listed(std::vector<std::string> names) {
   for (std::string& name : names) {
@@ -100,6 +109,7 @@ TEST_CASE("the guide's store is read by fetch", "[guide]") {
 TEST_CASE("the guide's cache is a store", "[guide]") {
   const millrace::test::captured_stderr said(millrace::test::captured_stderr::into::pipe);
   CHECK(on_disk(mill::files(), "/proc/none/mill")->serves("data/a.tar"));  // off: it is no error
+  CHECK(in_memory_and_on_disk(mill::files(), "/proc/none/mill")->keeps() == 200 * mill::GiB);
 }
 
 TEST_CASE("the guide's corpora are mixed", "[guide]") {

@@ -693,7 +693,10 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
         theirs = h.has(grain);
         const std::uint64_t from = p.block * block_bytes + at;
         const std::size_t n = std::min<std::uint64_t>(grain_bytes, *wanted.total - from);
-        right = !theirs || crc32c(0, data.data() + (from - begin), std::min(n, grain_bytes)) == h.grain_crc[grain];
+        const auto in_data = static_cast<std::size_t>(from - begin);
+        right = !theirs || crc32c(0, data.data() + in_data, std::min(n, grain_bytes)) == h.grain_crc[grain];
+        // So that who compares a sample with its own CRC need not read it again.
+        if (right && theirs) data.memory.note_filled(data.at + in_data, h.grain_crc[grain], std::min(n, grain_bytes));
       }
     }
     if (right && theirs) continue;
@@ -1000,8 +1003,8 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
       const std::size_t grain = at / grain_bytes;
       writes[i] = writes[i] || !h.has(grain);
       h.there[grain / 64] |= std::uint64_t(1) << (grain % 64);
-      h.grain_crc[grain] = crc32c(0, source.data() + (p.block * block_bytes + at - first),
-                                  std::min(grain_bytes, p.end - at));
+      const auto in_source = static_cast<std::size_t>(p.block * block_bytes + at - first);
+      h.grain_crc[grain] = source.slice(in_source, std::min(grain_bytes, p.end - at)).crc32c();
     }
     seal(h);
   }

@@ -21,6 +21,10 @@ struct rank {
   void check() const;
 };
 
+/// How many machines the processes are on, by what their launcher says: for epochs_options::hosts. configuration_error
+/// where that is not known, or not equally many are on each.
+std::uint64_t hosts_of(const rank& r);
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 
@@ -29,6 +33,19 @@ inline void rank::check() const {
     throw configuration_error("rank " + std::to_string(index) + " does not exist among " + std::to_string(world_size) +
                               " processes (" + source + ")");
   }
+}
+
+inline std::uint64_t hosts_of(const rank& r) {
+  r.check();
+  if (r.local_index >= r.local_world_size) {
+    throw configuration_error("how many processes a machine has is not known (" + std::string(r.source) +
+                              "): give the number of hosts");
+  }
+  if (r.world_size % r.local_world_size != 0) {
+    throw configuration_error(std::to_string(r.world_size) + " processes, " + std::to_string(r.local_world_size) +
+                              " of them on this machine (" + r.source + "): not equally many on each");
+  }
+  return r.world_size / r.local_world_size;
 }
 
 }  // namespace millrace

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -49,6 +51,17 @@ MILLRACE_INLINE bool is_about_process(const environment& variables, const rank_s
   return step && *step != "batch" && *step != "4294967291" && *step != "4294967290";
 }
 
+/// Processes on this machine. Slurm says those of all: "4(x2)" is 4 on each of 2; of unequally many, nothing is known.
+MILLRACE_INLINE std::optional<std::uint32_t> local_world_size_from(const environment& variables,
+                                                                   const rank_source& source) {
+  if (std::strcmp(source.name, "Slurm") != 0) return rank_number(variables, source.local_world_size);
+  const std::string text = variables.get(source.local_world_size).value_or(std::string());
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const bool equal = digits == text.size() || (text.compare(digits, 2, "(x") == 0 && text.find(')') == text.size() - 1);
+  if (!equal || digits == 0 || digits > 6) return std::nullopt;
+  return static_cast<std::uint32_t>(std::stoul(text.substr(0, digits)));
+}
+
 MILLRACE_INLINE std::optional<std::uint32_t> world_size_from(const environment& variables, const rank_source& source) {
   const std::optional<std::uint32_t> size = rank_number(variables, source.world_size);
   return size || source.other_world_size == nullptr ? size : rank_number(variables, source.other_world_size);
@@ -64,7 +77,7 @@ MILLRACE_INLINE std::optional<rank> rank_from(const environment& variables, cons
   r.index = *index;
   r.world_size = *size;
   r.local_index = rank_number(variables, source.local_index).value_or(0);
-  r.local_world_size = rank_number(variables, source.local_world_size).value_or(1);
+  r.local_world_size = local_world_size_from(variables, source).value_or(1);
   r.source = source.name;
   r.check();
   return r;
@@ -116,7 +129,7 @@ MILLRACE_INLINE rank rank_from_environment(const environment& variables) {
       {"Hydra", "PMI_RANK", "PMI_SIZE", nullptr, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
       {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", nullptr, "MV2_COMM_WORLD_LOCAL_RANK",
        "MV2_COMM_WORLD_LOCAL_SIZE"},
-      {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr},
+      {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
   };
   std::optional<rank> found;
   for (const detail::rank_source& source : sources) {

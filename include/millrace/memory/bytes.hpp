@@ -155,8 +155,15 @@ class writable_bytes {
   /// Takes over one reference. For the library's own pools.
   explicit writable_bytes(detail::block* owner) noexcept : owner_(owner) {}
 
+  /// In place of that, where the CRC-32C of these bytes is known. `offset` is a multiple of 4 KiB, and `length` is
+  /// 4 KiB, or less at the end of what is filled.
+  void note_filled(std::size_t offset, std::uint32_t crc, std::size_t length) noexcept {
+    if (owner_ != nullptr && owner_->sums != nullptr) sum(offset, crc, length);
+  }
+
  private:
   void sum(std::size_t offset, const char* data, std::size_t length) noexcept;
+  void sum(std::size_t offset, std::uint32_t crc, std::size_t length) noexcept;
 
   detail::block* owner_ = nullptr;
 };

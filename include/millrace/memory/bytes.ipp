@@ -72,6 +72,10 @@ MILLRACE_INLINE void writable_bytes::sum(std::size_t offset, const char* data, s
   owner_->sums->add(offset, data, length);
 }
 
+MILLRACE_INLINE void writable_bytes::sum(std::size_t offset, std::uint32_t crc, std::size_t length) noexcept {
+  owner_->sums->add(offset, crc, length);
+}
+
 MILLRACE_INLINE void bytes::swap(bytes& other) noexcept {
   std::swap(owner_, other.owner_);
   std::swap(data_, other.data_);

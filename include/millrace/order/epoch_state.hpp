@@ -47,6 +47,7 @@ class epoch_state {
   std::uint64_t position = 0;  ///< samples of the epoch that have been taken
   std::uint64_t tracks = 0;
   std::uint64_t slice = 0;
+  std::uint64_t hosts = 1;  ///< order_options::hosts; left out of the text where it is 1
   hash128 index;  ///< index_set::digest()
   /// Of arrays: what tells their contents (arrays::contents()). A training goes on with others, and the log says so.
   /// Left out of the text where there are none.
@@ -110,7 +111,8 @@ inline std::string epoch_state::unchecked_text() const {
     return ",\"" + std::string(name) + "\":" + std::to_string(value);
   };
   return "{\"millrace\":\"epochs\"" + member("version", version) + member("seed", seed) + member("epoch", epoch) +
-         member("position", position) + member("tracks", tracks) + member("slice", slice) + ",\"index\":\"" +
+         member("position", position) + member("tracks", tracks) + member("slice", slice) +
+         (hosts == 1 ? std::string() : member("hosts", hosts)) + ",\"index\":\"" +
          index.text() + '"' + (contents == 0 ? std::string() : member("contents", contents)) +
          (mix.empty() ? std::string() : ",\"mix\":\"" + mix + '"') +
          (taken == 0 && world_size == 0 ? std::string() : member("taken", taken) + member("window", window)) +
@@ -165,6 +167,7 @@ inline epoch_state epoch_state::parse(std::string_view text) {
   out.position = number("position");
   out.tracks = number("tracks");
   out.slice = number("slice");
+  if (json->find("hosts")) out.hosts = number("hosts");
   const std::optional<hash128> index = hash128::parse(json->find("index").value_or(std::string_view()));
   if (!index) fail("the state has no digest \"index\"");
   out.index = *index;
@@ -197,6 +200,7 @@ inline void epoch_state::check(const epoch_state& now) const {
   compare("mix", mix.empty() ? "none" : mix, now.mix.empty() ? "none" : now.mix);
   if (mix.empty() && position == 0 && taken == 0) return;
   compare("index (digest)", index.text(), now.index.text());
+  compare("number of hosts", std::to_string(hosts), std::to_string(now.hosts));
   compare("number of tracks", std::to_string(tracks), std::to_string(now.tracks));
   compare("slice", std::to_string(slice), std::to_string(now.slice));
 }

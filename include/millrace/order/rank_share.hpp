@@ -45,6 +45,10 @@ inline std::uint64_t steps_from(std::uint64_t samples, std::uint64_t begin, std:
 /// n. That keeps nearly the same tracks on a rank from step to step. It is computed in closed form, by counting and not
 /// by sorting: O(log^2 tracks) and the answer.
 ///
+/// With several hosts (order_options::hosts) the ranks of one are neighbours, those of the first host the first ones.
+/// Host h takes the positions g with g mod hosts = h, so its tracks, and its ranks share these as all ranks do the
+/// tracks where there are no hosts. So the hosts' shares of any full step are equal.
+///
 /// A full step gives every rank the same number. Of the last one, a rank gets that number, one less, or none, and fills
 /// its batch up with entries of weight 0 (weights()), so that all ranks have equally many batches of equal size.
 ///
@@ -52,8 +56,8 @@ inline std::uint64_t steps_from(std::uint64_t samples, std::uint64_t begin, std:
 /// counts groups, and each member of a group gives the group's number.
 class rank_share {
  public:
-  /// configuration_error unless index < world and tracks is 1 to 2^24.
-  rank_share(std::uint64_t tracks, std::uint64_t index, std::uint64_t world);
+  /// configuration_error unless index < world, tracks is 1 to 2^24, and hosts divides both world and tracks.
+  rank_share(std::uint64_t tracks, std::uint64_t index, std::uint64_t world, std::uint64_t hosts = 1);
 
   /// How many of the step's positions are this rank's.
   std::uint64_t size(order_step step) const noexcept;
@@ -76,10 +80,20 @@ class rank_share {
   static std::uint64_t part(std::uint64_t n, std::uint64_t index, std::uint64_t world) noexcept {
     return static_cast<std::uint64_t>(wide{n} * index / world);
   }
+  /// The host's positions of a step, numbered among all of the host's.
+  order_step of_host(order_step step) const noexcept {
+    const auto before = [&](std::uint64_t g) { return g / hosts_ + (g % hosts_ > host_ ? 1 : 0); };
+    const std::uint64_t begin = before(step.begin);
+    return {begin, before(step.begin + step.count) - begin};
+  }
+  std::uint64_t size_of(order_step step) const noexcept;
   std::uint64_t below(std::uint64_t tracks, std::uint64_t kappa) const noexcept;
   std::uint64_t before(order_step step, std::uint64_t kappa) const noexcept;
   std::uint64_t track_of(std::uint64_t kappa) const noexcept;
 
+  std::uint64_t hosts_;
+  std::uint64_t host_ = 0;
+  // Of the host:
   std::uint64_t tracks_;
   std::uint64_t index_;
   std::uint64_t world_;
@@ -89,19 +103,29 @@ class rank_share {
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 
-inline rank_share::rank_share(std::uint64_t tracks, std::uint64_t index, std::uint64_t world)
-    : tracks_(tracks), index_(index), world_(world) {
+inline rank_share::rank_share(std::uint64_t tracks, std::uint64_t index, std::uint64_t world, std::uint64_t hosts)
+    : hosts_(hosts), tracks_(tracks), index_(index), world_(world) {
   if (index >= world) {
     throw configuration_error("rank " + std::to_string(index) + " does not exist among " + std::to_string(world));
   }
   if (tracks == 0 || tracks > std::uint64_t{1} << 24) throw configuration_error("tracks must be 1 to 2^24");
+  if (hosts == 0 || world % hosts != 0 || tracks % hosts != 0) {
+    throw configuration_error(std::to_string(world) + " ranks and " + std::to_string(tracks) +
+                              " tracks cannot be shared out evenly among " + std::to_string(hosts) + " hosts");
+  }
+  world_ /= hosts;
+  host_ = index_ / world_;
+  index_ %= world_;
+  tracks_ = tracks /= hosts;
   for (std::uint64_t p = 2; tracks > 1; ++p) {
     if (p * p > tracks) p = tracks;  // what is left is a prime
     for (; tracks % p == 0; tracks /= p) radices_.push_back(p);
   }
 }
 
-inline std::uint64_t rank_share::size(order_step step) const noexcept {
+inline std::uint64_t rank_share::size(order_step step) const noexcept { return size_of(of_host(step)); }
+
+inline std::uint64_t rank_share::size_of(order_step step) const noexcept {
   if (tracks_ % world_ == 0) {
     const std::uint64_t first = (index_ + world_ - step.begin % world_) % world_;
     return first < step.count ? (step.count - first - 1) / world_ + 1 : 0;
@@ -156,12 +180,13 @@ inline std::uint64_t rank_share::track_of(std::uint64_t kappa) const noexcept {
 
 inline void rank_share::positions(order_step step, std::vector<std::uint64_t>& out) const {
   out.clear();
+  step = of_host(step);
   const std::uint64_t end = step.begin + step.count;
-  const std::uint64_t wanted = size(step);
+  const std::uint64_t wanted = size_of(step);
   if (wanted == 0) return;
   if (tracks_ % world_ == 0) {
     const std::uint64_t first = step.begin + (index_ + world_ - step.begin % world_) % world_;
-    for (std::uint64_t g = first; g < end; g += world_) out.push_back(g);
+    for (std::uint64_t g = first; g < end; g += world_) out.push_back(g * hosts_ + host_);
     return;
   }
   const std::uint64_t place = part(step.count, index_, world_);
@@ -176,7 +201,7 @@ inline void rank_share::positions(order_step step, std::vector<std::uint64_t>& o
     std::uint64_t g = step.begin + (track + tracks_ - step.begin % tracks_) % tracks_;
     for (; g < end && out.size() < wanted; g += tracks_) {
       if (skip == 0) {
-        out.push_back(g);
+        out.push_back(g * hosts_ + host_);
       } else {
         --skip;
       }

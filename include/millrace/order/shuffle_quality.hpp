@@ -99,7 +99,7 @@ inline shuffle_quality shuffle_quality::of(const sample_order& order, std::uint6
   detail::mates_counter of_batch;
   std::vector<std::uint64_t> shards;
   std::vector<std::uint64_t> mine;
-  const rank_share share(order.tracks(), 0, world);
+  const rank_share share(order.tracks(), 0, world, order.hosts());
   for (std::uint64_t i = 0; i < some; ++i) {
     const order_step step = step_at(samples, i * steps / some * a_step, batch, world);
     for (std::uint64_t g = step.begin; g < step.begin + step.count; ++g) shards.push_back(order.at(g).shard);

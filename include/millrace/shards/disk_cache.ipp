@@ -92,6 +92,11 @@ MILLRACE_INLINE bool disk_cache_state::has(const shard& object, std::uint64_t of
   return slots != nullptr && is_strong_etag(object.etag) && slots->lists(object.url, offset, offset + length);
 }
 
+MILLRACE_INLINE std::uint64_t disk_cache_state::capacity() {
+  const std::lock_guard lock(mutex_);
+  return slots_ == nullptr ? 0 : slots_->capacity() * disk_slots::block_bytes;
+}
+
 MILLRACE_INLINE bool disk_cache_state::may_write(const executor& ex) {
   const std::lock_guard lock(mutex_);
   return !read_only_ || ex.now() >= again_;
@@ -245,6 +250,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::st
 
   const auto wider = static_cast<std::size_t>(end - begin);
   slab_pool pool = wider <= slabs.slab_bytes() ? slabs : here.runtime().slabs(2 * slabs.slab_bytes());
+  if (own) pool = pool.summed();  // write() takes the CRCs of grains from there
   const time_point asked = ex.now();
   part p = co_await inner_->read(std::move(object), std::move(etag), begin, wider, std::move(pool));
   if (p.rest) co_return std::move(p);  // from its beginning on; the caller decides

@@ -47,6 +47,7 @@ class basic_resident_storage final : public storage {
   bool is_local(const shard& object, std::uint64_t offset, std::size_t length) const override {
     return inner_->is_local(object, offset, length);
   }
+  std::uint64_t caches_on_disk(std::string_view url) const override { return inner_->caches_on_disk(url); }
   std::string host(std::string_view url) const override { return inner_->host(url); }
   async_generator<shard> list(std::string prefix) const override { return inner_->list(std::move(prefix)); }
 

@@ -123,6 +123,9 @@ class storage {
     return false;
   }
 
+  /// The most bytes of objects that it caches on a disk of this host, for all of its processes. For plans.
+  virtual std::uint64_t caches_on_disk(std::string_view /*url*/) const { return 0; }
+
   /// The checksum to compare the bytes of an object with, of the version `etag` if that is not empty; null if the store
   /// keeps none of this object, an empty task if it never does. Called once for each object that is read in several
   /// parts, together with its first part: an object of one part is compared by read().

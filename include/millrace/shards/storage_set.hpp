@@ -36,6 +36,10 @@ class storage_set final : public storage {
     const storage* s = find(object.url);
     return s != nullptr && s->is_local(object, offset, length);
   }
+  std::uint64_t caches_on_disk(std::string_view url) const override {
+    const storage* s = find(url);
+    return s == nullptr ? 0 : s->caches_on_disk(url);
+  }
   std::string host(std::string_view url) const override {
     const storage* s = find(url);
     return s == nullptr ? std::string() : s->host(url);

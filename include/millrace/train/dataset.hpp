@@ -245,6 +245,12 @@ struct weighted_dataset {
 /// whatever number of ranks, goes on with the tracks of the state. The state is a text of some 170 bytes, the same on
 /// all ranks, and resumes with another number of ranks or size of batches, too.
 ///
+/// .hosts: each sample is read on the same host in every epoch, so that a disk cache there has it. Of W ranks on H
+/// hosts, 0 to W/H - 1 are on the first one, and so on; each host is the home of equally many samples, to one. A host's
+/// samples come in another order in each epoch, and its ranks share them. A state has the number of hosts: it resumes
+/// on as many, with any number of ranks; inside an epoch another number is refused, between epochs it is allowed. For
+/// one dataset with an index. plan() says what it saves and what it costs in shuffle quality.
+///
 /// One epoch follows the other without a gap: the next one is read while the last batches of this one are taken. Each
 /// sample's `mark` has its position, and `random()` draws from seed, epoch and the sample, so a resume changes nothing.
 /// Samples are those of group_samples(), cut by the index: fields are slices of what was read. Their keys are read from

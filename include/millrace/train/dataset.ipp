@@ -625,6 +625,7 @@ stream<Sample> epochs_of_rank(const dataset& data, const epochs_options& options
   stream<sample> made;
   if (!of->indexed()) {
     if (options.tracks != 0) throw configuration_error("epochs: .tracks is for a dataset with an index");
+    if (options.hosts != 1) throw configuration_error("epochs: .hosts is for a dataset with an index");
     made = windowed_epochs<sample>(list_shards<shard>(of), of->store, all, std::move(agreed));
   } else if (dataset_state::all_given(of)) {
     made = epochs_of<sample>(of->source_of(*dataset_state::all_known(of), all, {}), std::move(agreed));
@@ -692,6 +693,7 @@ MILLRACE_INLINE std::shared_ptr<agreement> agreement_of(const rank_group& group,
   all->add({".uneven", options.uneven ? 1U : 0U, options.uneven ? "on" : "off"});
   all->add({".equal", options.equal != nullptr ? 1U : 0U, options.equal != nullptr ? "given" : "not given"});
   all->add({".tracks", options.tracks});
+  all->add({".hosts", options.hosts});
   all->add({".slice", slice});
   all->add({".index", of->indexed() ? 1U : 0U, of->indexed() ? "given" : "not given"});
   all->add({".format", static_cast<std::uint64_t>(of->options.format)});
@@ -769,8 +771,11 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset& data, const ep
     throw configuration_error("dataset: what an epoch costs is not known before its index has been made or read",
                               where{of->shown(), std::nullopt, {}});
   }
-  const detail::epochs_request all = of->with(training, {});
-  return of->of == detail::dataset_state::source::mix ? of_request(of->mix_of(*known), all, prices)
+  detail::epochs_request all = of->with(training, {});
+  const bool mixed = of->of == detail::dataset_state::source::mix;
+  if (const auto store = mixed ? of->store_of_mix() : of->store) all.cached = store->caches_on_disk(of->index_prefix());
+  detail::check_hosts(all);
+  return mixed ? of_request(of->mix_of(*known), all, prices)
                                                       : of_request(*known->front(), all, prices);
 }
 

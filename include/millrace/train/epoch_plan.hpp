@@ -34,7 +34,9 @@ class dataset;
 
 namespace detail {
 class epochs_position;
-}
+/// On how many hosts the ranks of a training are, as far as that is known.
+std::uint64_t hosts_of_ranks(const epochs_request& training);
+}  // namespace detail
 
 /// What an epoch is planned for.
 struct plan_options {
@@ -46,6 +48,9 @@ struct plan_options {
   std::uint64_t take_batches = 0;  ///< with an index: epochs_options::take_batches
   std::uint64_t memory = 0;        ///< with an index: epochs_options::bytes; 0: as much as open slices need
   std::uint64_t part = 8 * MiB;  ///< without one: bytes of a request
+  /// Of a disk cache that each host of the ranks has; 0: there is none.
+  std::uint64_t cache_bytes = 0;
+  std::uint64_t hosts = 1;  ///< of the ranks, where order_options::hosts gives the samples no homes
   /// What the store takes, in any currency; 0: not said.
   double price_of_1000_requests = 0;
   double price_of_gigabyte = 0;  ///< of 10^9 bytes
@@ -80,6 +85,12 @@ class epoch_plan {
   std::uint64_t most_rank_requests = 0;
   double cost = 0;                  ///< 0: no prices were given
   double first_batch_seconds = 0;   ///< 0: no speeds were given
+  // With plan_options::cache_bytes, of caches that are empty before the first epoch; not of a mix:
+  std::uint64_t cache_bytes = 0;      ///< of each host; 0: there is none
+  std::uint64_t hosts = 1;            ///< that the ranks are on
+  std::uint64_t second_bytes = 0;     ///< that the second epoch reads from the store, about
+  std::uint64_t second_requests = 0;  ///< likewise
+  double second_cost = 0;             ///< 0: no prices were given
   std::vector<std::string> advice;  ///< sentences
 
   // With an index alone:
@@ -91,6 +102,8 @@ class epoch_plan {
   std::uint64_t slice_visits = 0;  ///< of the requests; the others are for slices that lie in two shards
   std::uint64_t rank_memory = 0;   ///< bytes of the slices that a rank has open, at most; by the mean without an index
   shuffle_quality quality;
+  bool homes = false;        ///< the samples have homes on several hosts
+  shuffle_quality homeless;  ///< then, what the quality would be without
   std::vector<std::string> datasets;  ///< of a mix: a sentence for each
 
   /// A few lines for people.
@@ -105,7 +118,14 @@ class epoch_plan {
   void share_out(const plan_options& options, std::uint64_t end, double mean_sample);
   void advise(std::uint64_t tracks, std::uint64_t batch);
   void price(const plan_options& options, double mean_sample);
+  void second_epoch(const plan_options& options);
+  std::string homes_text() const;
+  std::string second_text() const;
   void read_in_pieces(const plan_options& options, const order_options& order, double mean_sample);
+
+  // The share of what the second epoch reads that a host has, with homes and without.
+  double at_home_ = 0;
+  double anywhere_ = 0;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -152,6 +172,7 @@ inline std::uint64_t largest_slice(const index_set& indexes, std::uint64_t slice
 inline void epoch_plan::price(const plan_options& options, double mean_sample) {
   cost = static_cast<double>(requests) / 1000 * options.price_of_1000_requests +
          static_cast<double>(bytes) / 1e9 * options.price_of_gigabyte;
+  second_epoch(options);
   if (options.bytes_per_second > 0) {
     first_batch_seconds =
         options.request_seconds + static_cast<double>(options.batch) * mean_sample / options.bytes_per_second;
@@ -178,14 +199,12 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   // A slice on the border of two tracks is read for both; one that lies in two shards by two requests.
   std::vector<std::uint64_t> of_rank(static_cast<std::size_t>(std::min(options.world, tracks)), 0);
   for (std::uint64_t t = 0; t < tracks; ++t) {
-    const sample_order::stretch track = order.track(t);
-    if (track.length == 0) continue;
-    const std::uint64_t visits = (track.begin + track.length - 1) / order.slice() - track.begin / order.slice() + 1;
+    const std::uint64_t visits = order.slices_of(t);
     plan.slice_visits += visits;
     of_rank[static_cast<std::size_t>(t % of_rank.size())] += visits;
   }
   std::uint64_t borders = 0;
-  const std::uint64_t cut = order.slice_at(order.slices() - 1).begin;  // all cuts are multiples of a slice from one
+  const std::uint64_t cut = order.cut();  // all others are multiples of a slice from it
   for (std::size_t s = 0; s < counts->shards(); ++s) {
     if (counts->count(s) == 0) continue;
     const std::uint64_t behind = (counts->begin(s) + plan.samples - cut) % plan.samples;
@@ -202,8 +221,14 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   plan.rank_memory =
       std::min(sample_bytes, static_cast<std::uint64_t>(static_cast<double>(open * order.slice()) * mean));
   plan.quality = shuffle_quality::of(order, options.batch, options.world);
+  plan.homes = order.hosts() > 1;
+  if (plan.homes) {
+    const order_options without{.tracks = tracks, .slice = order.slice()};
+    plan.homeless = shuffle_quality::of(sample_order(counts, options.seed, options.epoch, without), options.batch,
+                                        options.world);
+  }
   plan.advise(tracks, options.batch);
-  const order_options how{.tracks = tracks, .slice = order.slice()};
+  const order_options how{.tracks = tracks, .slice = order.slice(), .hosts = order.hosts()};
   if (std::string sentence = tracks_advice(plan.samples, how, options.world); !sentence.empty()) {
     plan.advice.push_back(std::move(sentence));
   } else if (plan.samples < tracks * order.slice()) {
@@ -252,7 +277,11 @@ inline epoch_plan epoch_plan::of_request(const index_set& indexes, const detail:
   prices.batch = training.batch;
   prices.seed = training.seed;
   prices.epoch = training.first_epoch;
-  prices.order = {.tracks = training.tracks, .slice = training.slice != 0 ? training.slice : indexes.slice()};
+  prices.order = {.tracks = training.tracks,
+                  .slice = training.slice != 0 ? training.slice : indexes.slice(),
+                  .hosts = training.hosts};
+  prices.cache_bytes = indexes.in_memory() ? 0 : training.cached;
+  prices.hosts = detail::hosts_of_ranks(training);
   prices.take_batches = training.take_batches;
   prices.memory = training.bytes;
   epoch_plan plan = of(indexes, prices);
@@ -292,6 +321,7 @@ inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& o
 
 inline epoch_plan epoch_plan::of(std::span<const shard> shards, const plan_options& options) {
   if (options.part == 0) throw configuration_error("a plan needs parts of at least a byte");
+  if (options.order.hosts != 1) throw configuration_error("samples have no homes on hosts without an index");
   const shard_deal deal(shards, options.seed, options.epoch, options.world);
   epoch_plan plan;
   plan.shards = shards.size();
@@ -336,14 +366,14 @@ inline std::string epoch_plan::text() const {
   }
   out += "all ranks: " + std::to_string(requests) + " requests";
   if (cost > 0) out += ", cost " + detail::with_digits(cost, 2) + " an epoch";
-  out += '\n';
+  out += '\n' + second_text();
   if (first_batch_seconds > 0) out += "first batch: " + detail::with_digits(first_batch_seconds, 2) + " s\n";
   for (const std::string& sentence : datasets) out += sentence + '\n';
   if (indexed && samples > 1 && datasets.empty()) {
     out += "samples of one shard together, 1 is a full shuffle: " + detail::with_digits(quality.mates_of_step, 2) +
            " in a step, " + detail::with_digits(quality.mates_of_batch, 2) + " in a rank's batch; displacement " +
            detail::with_digits(quality.displacement, 3) + " (full shuffle 0.333)\nshards of the first step: [" +
-           quality.picture + "]\n";
+           quality.picture + "]\n" + homes_text();
   }
   for (const std::string& sentence : advice) out += sentence + '\n';
   return out;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -26,6 +27,61 @@ MILLRACE_INLINE void epoch_plan::share_out(const plan_options& options, std::uin
   most_rank_samples = before + (last.count + options.world - 1) / options.world;
   least_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(least_rank_samples) * mean_sample);
   most_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(most_rank_samples) * mean_sample);
+}
+
+MILLRACE_INLINE std::uint64_t detail::hosts_of_ranks(const epochs_request& training) {
+  const millrace::rank& r = training.rank;
+  if (training.hosts != 1) return training.hosts;
+  const std::uint64_t each = std::max<std::uint64_t>(r.local_world_size, 1);
+  return (r.world_size + each - 1) / each;
+}
+
+/// A host keeps what it reads in the first epoch, as far as it has room. What it reads in the second one is any part of
+/// what has its home there, or of all: the same only where the epochs are whole and have homes.
+MILLRACE_INLINE void epoch_plan::second_epoch(const plan_options& options) {
+  cache_bytes = options.cache_bytes;
+  hosts = options.order.hosts > 1 ? options.order.hosts : std::max<std::uint64_t>(options.hosts, 1);
+  if (cache_bytes == 0 || bytes == 0) return;
+  const auto read = static_cast<double>(bytes) / static_cast<double>(hosts);
+  const double kept = std::min(static_cast<double>(cache_bytes), read);
+  const auto taken = static_cast<double>(batches) * static_cast<double>(options.batch * options.world);
+  const double whole = options.take_batches != 0 && samples != 0 ? taken / static_cast<double>(samples) : 1;
+  at_home_ = kept / read * std::min(whole, 1.0);
+  anywhere_ = at_home_ / static_cast<double>(hosts);
+  const double missing = 1 - (options.order.hosts > 1 ? at_home_ : anywhere_);
+  second_bytes = static_cast<std::uint64_t>(static_cast<double>(bytes) * missing + 0.5);
+  second_requests = static_cast<std::uint64_t>(static_cast<double>(requests) * missing + 0.5);
+  second_cost = cost * missing;
+}
+
+MILLRACE_INLINE std::string epoch_plan::second_text() const {
+  if (cache_bytes == 0 || bytes == 0) return {};
+  const auto without = [&](double hits) {
+    const auto of = [&](std::uint64_t n) {
+      return static_cast<std::uint64_t>(static_cast<double>(n) * (1 - hits) + 0.5);
+    };
+    return detail::in_bytes(of(bytes)) + " by " + std::to_string(of(requests)) + " requests" +
+           (cost > 0 ? ", cost " + detail::with_digits(cost * (1 - hits), 2) : std::string());
+  };
+  const std::string of_hosts = hosts == 1 ? "the host" : "each of " + std::to_string(hosts) + " hosts";
+  std::string out = "the second epoch, with a disk cache of " + detail::in_bytes(cache_bytes) + " on " + of_hosts +
+                    ", reads from the store: about " + without(homes ? at_home_ : anywhere_);
+  if (homes) {
+    out += "; without .hosts " + without(anywhere_);
+  } else if (hosts > 1 && indexed && world % hosts == 0) {
+    out += "; with .hosts = " + std::to_string(hosts) + ' ' + without(at_home_);
+  }
+  return out + '\n';
+}
+
+MILLRACE_INLINE std::string epoch_plan::homes_text() const {
+  if (!homes) return {};
+  return "homes on " + std::to_string(hosts) + " hosts: a rank sees the samples of its host alone, and two of them " +
+         std::to_string(hosts) + " times as often in one batch as by chance; of one shard together " +
+         detail::with_digits(quality.mates_of_step, 2) + " in a step and " +
+         detail::with_digits(quality.mates_of_batch, 2) + " in a rank's batch, without homes " +
+         detail::with_digits(homeless.mates_of_step, 2) + " and " + detail::with_digits(homeless.mates_of_batch, 2) +
+         '\n';
 }
 
 MILLRACE_INLINE void epoch_plan::advise(std::uint64_t tracks, std::uint64_t batch) {
@@ -63,6 +119,7 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix
     own.slice = training.slice != 0 ? training.slice : indexes.slice();
     own.bytes = detail::share_of_bytes(training.bytes, own.tracks, training.tracks);
     own.take_batches = 0;
+    own.cached = 0;
     const epoch_plan round = of_request(indexes, own);
     const double samples =
         static_cast<double>(order.samples(d)) * static_cast<double>(end) / static_cast<double>(order.size());

@@ -49,6 +49,10 @@ struct epochs_options {
   /// Without .ranks: which of how many, compared with none; the members of a group that see the same samples give the
   /// same.
   millrace::rank rank = {};
+  /// Machines among which the samples are shared out for all epochs, so that a cache on a machine's disk has what the
+  /// machine reads again: see epochs(). 1: the ranks' samples are others in each epoch. hosts_of() says how many there
+  /// are.
+  std::uint64_t hosts = 1;
   /// Whether the last batch of an epoch is padded with entries of weight 0. If not, it is shorter; with several ranks
   /// it must be padded.
   bool pad = true;

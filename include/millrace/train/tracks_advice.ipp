@@ -70,7 +70,8 @@ MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epo
     const char* why = "";
     if (!options.resume.empty()) {
       const epoch_state saved = epoch_state::parse(options.resume);
-      if (saved.index == indexes.digest() && saved.tracks != 0 && saved.tracks != options.tracks) {
+      const bool fits = saved.tracks != 0 && saved.tracks % options.hosts == 0;  // other .hosts are refused later
+      if (saved.index == indexes.digest() && fits && saved.tracks != options.tracks) {
         options.tracks = saved.tracks;
         why = ", those of the state";
       }

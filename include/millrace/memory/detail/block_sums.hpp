@@ -27,6 +27,8 @@ class block_sums {
   void clear() noexcept { filled_ = 0; }
   /// The bytes from `at` on are these. What does not follow those that came before is forgotten.
   MILLRACE_INLINE void add(std::size_t at, const char* data, std::size_t size) noexcept;
+  /// The same of a block, or of a part that nothing follows, by its CRC.
+  MILLRACE_INLINE void add(std::size_t at, std::uint32_t crc, std::size_t size) noexcept;
   /// Of bytes [begin, end) of the slab at `memory`.
   MILLRACE_INLINE std::uint32_t crc32c_of(const char* memory, std::size_t begin, std::size_t end) const noexcept;
 

@@ -47,6 +47,13 @@ MILLRACE_INLINE void block_sums::add(std::size_t at, const char* data, std::size
   }
 }
 
+MILLRACE_INLINE void block_sums::add(std::size_t at, std::uint32_t crc, std::size_t size) noexcept {
+  if (at != filled_) filled_ = 0;
+  if (at != filled_ || at % block != 0 || sums_ == nullptr) return;
+  sums_[at / block] = crc;
+  filled_ = at + size;
+}
+
 MILLRACE_INLINE std::uint32_t block_sums::crc32c_of(const char* memory, std::size_t begin,
                                                     std::size_t end) const noexcept {
   static const block_shift over_block;

@@ -54,7 +54,8 @@ namespace millrace::detail {
 ///
 /// How many requests are under way and how long a range is at most follows from what the store's host is seen to give
 /// (host_share), within options.requests and options.part. What the consumer or the bounds of the plan hold back counts
-/// for nothing there.
+/// for nothing there. Ranges on a local disk (storage::is_local()) are read beside these: in the same order, but in one
+/// of their own, and as long as options.part allows: host_share::most_local at a time, or as many bytes as these have.
 ///
 /// The bound in bytes holds for pieces that are asked for or not taken completely. It is options.bytes at most: it
 /// begins with what the open slices take, and grows while the consumer waits (read_window), so that memory is used
@@ -74,7 +75,8 @@ class epoch_reader {
         reader_(source_.store),
         shares_(here, bounds_of_requests(source_)),
         walk_(source_.walk),
-        room_(first_room(source_), options_.bytes),
+        first_room_(first_room(source_)),
+        room_(first_room_, options_.bytes),
         divides_(source_.walk.tracks % source_.walk.world == 0) {
     for (std::size_t d = 0; d < source_.sets.size(); ++d) {
       piece_samples_.push_back(samples_of_piece(d));
@@ -214,13 +216,18 @@ class epoch_reader {
   /// A request that is under way, until it ends or is dropped.
   class counted {
    public:
-    counted(epoch_reader& r, std::size_t length, bool of_first_step) noexcept
-        : reader_(&r), bytes_(length), first_(of_first_step ? 1 : 0) {
+    counted(epoch_reader& r, std::size_t length, bool of_first_step, bool local) noexcept
+        : reader_(&r), bytes_(length), first_(of_first_step ? 1 : 0), local_(local ? 1 : 0) {
       r.under_way_ += bytes_;
       r.first_under_way_ += first_;
+      r.local_under_way_ += local_;
+      r.local_bytes_ += local_ * bytes_;
     }
     counted(counted&& other) noexcept
-        : reader_(std::exchange(other.reader_, nullptr)), bytes_(other.bytes_), first_(other.first_) {}
+        : reader_(std::exchange(other.reader_, nullptr)),
+          bytes_(other.bytes_),
+          first_(other.first_),
+          local_(other.local_) {}
     counted& operator=(counted&&) = delete;
     ~counted() { end(); }
     void end() noexcept {
@@ -228,12 +235,15 @@ class epoch_reader {
       if (r == nullptr) return;
       r->under_way_ -= bytes_;
       r->first_under_way_ -= first_;
+      r->local_under_way_ -= local_;
+      r->local_bytes_ -= local_ * bytes_;
     }
 
    private:
     epoch_reader* reader_;
     std::size_t bytes_;
     std::size_t first_;
+    std::size_t local_;
   };
 
   static constexpr std::size_t first_bytes = 16 * MiB;
@@ -268,7 +278,7 @@ class epoch_reader {
     room_.took(taken_.piece->reserved(), waited, now);
     host_share& share = share_of(taken_.piece->ranges().front().shard);
     if (took_at_ && consumer_.waits(waited, now - *took_at_) && share.has_measured()) {
-      room_.raise(first_room(source_) + share.ahead() * 3 / 2);
+      room_.raise(first_room_ + share.ahead() * 3 / 2);
     }
     took_at_ = now;
   }
@@ -372,8 +382,11 @@ class epoch_reader {
     }
     piece->hold(held_);
     for (std::size_t i = 0; i < piece->ranges().size(); ++i) {
-      if (piece->ranges()[i].done) continue;
-      waiting_.emplace_back(piece, i, share_of(piece->ranges()[i].shard), first);
+      const slice_piece::range& r = piece->ranges()[i];
+      if (r.done) continue;
+      const bool local = is_local(r);
+      (local ? waiting_local_ : waiting_).emplace_back(piece, i, share_of(r.shard), first);
+      if (local) room_.raise(first_room_ + most_local_bytes());
     }
     open_[track] = piece;
     return piece;
@@ -386,10 +399,19 @@ class epoch_reader {
     const epochs_source::dataset& set = source_.sets[at.set];
     const std::uint64_t count = std::min({most, left_of_slice(*at.order, at.track, at.number), piece_samples_[at.set],
                                           (source_.walk.end - 1 - next_.position) / tracks + 1});
+    const auto in_parts = [&](std::size_t part) {
+      auto piece =
+          std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part, options_.gap);
+      piece->place(next_.position / tracks, set.first, at.epoch);
+      return piece;
+    };
     const std::size_t part = share_of(set.first).part();
-    auto piece = std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part,
-                                               options_.gap);
-    piece->place(next_.position / tracks, set.first, at.epoch);
+    std::shared_ptr<slice_piece> piece = in_parts(part);
+    if (part < options_.part && piece->ranges().size() > 1 &&
+        std::all_of(piece->ranges().begin(), piece->ranges().end(),
+                    [&](const slice_piece::range& r) { return r.done || is_local(r); })) {
+      piece = in_parts(options_.part);
+    }
     const std::uint64_t left = left_of_slice(*at.order, at.track, at.number);
     if (count == left) will_need(*set.indexes, *at.order, at.track, at.number + left);
     return piece;
@@ -418,25 +440,44 @@ class epoch_reader {
 
   /// Begins the requests whose turn it is.
   void start() {
+    start(waiting_local_, true);
+    if (start(waiting_, false)) shares_.satisfied();
+  }
+  /// Of one of the two; whether that was all of them.
+  bool start(std::deque<request>& waiting, bool local) {
     const bool waits = consumer_waits_ && here_.run().consumer_waits_since() != run_context::not_waiting;
-    while (!waiting_.empty()) {
-      const std::shared_ptr<slice_piece> piece = waiting_.front().piece.lock();
-      host_share& share = *waiting_.front().share;
-      if (piece != nullptr && !share.may_begin(waits)) return;
-      const std::size_t number = waiting_.front().range;
-      const bool first = waiting_.front().first;
+    while (!waiting.empty()) {
+      const std::shared_ptr<slice_piece> piece = waiting.front().piece.lock();
+      host_share& share = *waiting.front().share;
+      const std::size_t number = waiting.front().range;
+      const bool first = waiting.front().first;
+      if (piece != nullptr && !(local ? may_begin_local(share, piece->ranges()[number]) : share.may_begin(waits))) {
+        return false;
+      }
       if (piece != nullptr && !first && first_under_way_ != 0 &&
           under_way_ + piece->ranges()[number].length() > first_bytes) {
-        return;
+        return false;
       }
-      waiting_.pop_front();
+      waiting.pop_front();
       if (piece == nullptr) continue;  // it is not needed any more
       slice_piece::range& r = piece->ranges()[number];
-      counted way(*this, r.length(), first);
-      r.reading = spawned<void>(here_, r.rows.empty() ? read(r, share.begin(), std::move(way))
-                                                      : read_in(r, share.begin(), std::move(way)));
+      counted way(*this, r.length(), first, local);
+      host_share::request turn = local ? share.begin_local() : share.begin();
+      r.reading = spawned<void>(here_, r.rows.empty() ? read(r, std::move(turn), std::move(way))
+                                                      : read_in(r, std::move(turn), std::move(way)));
     }
-    shares_.satisfied();
+    return true;
+  }
+  std::size_t most_local_bytes() const noexcept { return host_share::most_local * options_.part; }
+  bool may_begin_local(const host_share& share, const slice_piece::range& r) const noexcept {
+    return share.may_begin_local() ||
+           (local_under_way_ < options_.requests && local_bytes_ + r.length() <= most_local_bytes());
+  }
+  /// Of a range that is asked for next.
+  bool is_local(const slice_piece::range& r) const {
+    if (!r.rows.empty()) return false;
+    const frame_range there = range_in_object(r);
+    return source_.store->is_local(object_of(r), there.begin, there.length());
   }
   /// Whether memory, or the number of samples that are planned, is what keeps it from asking for more.
   bool full() const noexcept { return waiting_.empty() && (no_room_ != nullptr || ahead_.size() >= options_.ahead); }
@@ -749,7 +790,8 @@ class epoch_reader {
   std::unordered_map<std::uint64_t, std::shared_ptr<const shard>> named_;
 
   epoch_walk walk_;
-  read_window room_;  // bytes
+  const std::size_t first_room_;  // bytes
+  read_window room_;              // likewise
   std::vector<std::uint64_t> piece_samples_;  // at most, of each data set
   bool any_in_memory_ = false;                // of them
   std::uint64_t first_positions_ = 1;  // those of the first step, of 16 samples a track at most: read before slices
@@ -769,8 +811,11 @@ class epoch_reader {
   std::size_t held_ = 0;     // bytes
   std::size_t under_way_ = 0;        // bytes
   std::size_t first_under_way_ = 0;  // requests for samples of the first step
+  std::size_t local_under_way_ = 0;  // requests of a local disk
+  std::size_t local_bytes_ = 0;      // of these
   std::uint64_t given_ = 0;          // bytes of samples that were taken
-  std::deque<request> waiting_;  // the most urgent first
+  std::deque<request> waiting_;        // the most urgent first
+  std::deque<request> waiting_local_;  // for a local disk, likewise
   std::shared_ptr<slice_piece> no_room_;                                    // made, and not opened
   std::unordered_map<std::uint64_t, std::shared_ptr<slice_piece>> open_;    // by track: planned in part
   std::deque<planned> ahead_;  // declared last, with open_: their requests refer to all of the above

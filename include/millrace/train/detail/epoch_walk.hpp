@@ -41,6 +41,7 @@ class epoch_walk {
     std::uint64_t batch = 1;
     std::uint64_t index = 0;  // of the rank
     std::uint64_t world = 1;
+    std::uint64_t hosts = 1;
     bool pad = true;
     std::uint64_t begin_epoch = 0;
     std::uint64_t begin = 0;      // the position there
@@ -51,7 +52,7 @@ class epoch_walk {
 
   explicit epoch_walk(plan p)
       : plan_(std::move(p)),
-        share_(plan_.tracks, plan_.index, plan_.world),
+        share_(plan_.tracks, plan_.index, plan_.world, plan_.hosts),
         orders_(plan_.sets.size()),
         epoch_(plan_.begin_epoch),
         reached_(plan_.begin),

@@ -25,6 +25,7 @@ MILLRACE_INLINE epochs_position::epochs_position(const epochs_request& options, 
   first.epoch = options.first_epoch;
   first.tracks = options.tracks;
   first.slice = options.slice;
+  first.hosts = options.hosts;
   beginning_ = first.text();
 }
 

@@ -31,6 +31,7 @@ struct epochs_request : epochs_options {
   std::size_t shards = 8;
   std::size_t window = 4096;
   std::size_t window_bytes = 512 * MiB;
+  std::uint64_t cached = 0;  ///< storage::caches_on_disk()
   bool compared = false;  ///< the ranks' settings are compared, by a group; .rank is this one then
 };
 

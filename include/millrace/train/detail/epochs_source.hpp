@@ -24,6 +24,8 @@ class executor;
 
 namespace millrace::detail {
 
+/// Throws configuration_error for .hosts that cannot be.
+void check_hosts(const epochs_request& options);
 /// Throws configuration_error for options that contradict each other.
 void check_epochs_options(const epochs_request& options);
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,11 +26,29 @@
 
 namespace millrace::detail {
 
+MILLRACE_INLINE void check_hosts(const epochs_request& options) {
+  const millrace::rank& r = options.rank;
+  if (options.hosts == 0 || r.world_size % options.hosts != 0) {
+    throw configuration_error("epochs: .hosts is " + std::to_string(options.hosts) + ", and " +
+                              std::to_string(r.world_size) + (r.world_size == 1 ? " rank is" : " ranks are") +
+                              " not equally many on each");
+  }
+  if (options.hosts == 1) return;
+  const std::uint64_t each = r.world_size / options.hosts;
+  if (each == r.local_world_size && std::strcmp(r.source, "replica") != 0 && r.index % each != r.local_index) {
+    throw configuration_error("epochs: .hosts needs ranks that are neighbours on each host: rank " +
+                              std::to_string(r.index) + " is number " + std::to_string(r.local_index) + " of " +
+                              std::to_string(each) + " on its host (" + r.source +
+                              "). rank_group::replica() gives ranks other numbers");
+  }
+}
+
 MILLRACE_INLINE void check_epochs_options(const epochs_request& options) {
   options.rank.check();
   if (options.batch == 0 || options.ahead == 0 || options.requests == 0 || options.part == 0) {
     throw configuration_error("epochs: .batch, .ahead, .requests and .part must not be 0");
   }
+  check_hosts(options);
   if (options.rank.world_size > 1 && !options.pad && options.equal == nullptr) {
     throw configuration_error("epochs: .pad = false is for one rank: the batches of several would not be equal");
   }
@@ -82,6 +101,7 @@ MILLRACE_INLINE std::string dataset_name(std::size_t number, const std::string& 
 }
 
 MILLRACE_INLINE sample_mix order_of(const dataset_mix& mix, const epochs_request& how) {
+  if (how.hosts != 1) throw configuration_error("epochs: .hosts is for one data set, not for a mix");
   std::vector<std::uint64_t> weights;
   std::vector<std::uint64_t> sizes;
   for (std::size_t d = 0; d < mix.members.size(); ++d) {
@@ -118,11 +138,13 @@ MILLRACE_INLINE void epochs_source::begin_with(const epochs_request& how) {
   walk.batch = options.batch;
   walk.index = options.rank.index;
   walk.world = options.rank.world_size;
+  walk.hosts = options.hosts;
   walk.pad = options.pad;
   walk.end_epoch = end_epoch_of(options.first_epoch, options.epochs);
   begin.seed = options.seed;
   begin.epoch = options.first_epoch;
   begin.tracks = options.tracks;
+  begin.hosts = options.hosts;
 }
 
 MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from,
@@ -173,7 +195,9 @@ MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes
   epoch_walk::dataset d;
   d.counts = indexes->counts();
   d.selection = indexes->selection();
-  d.order = {.tracks = options.tracks, .slice = options.slice != 0 ? options.slice : indexes->slice()};
+  d.order = {.tracks = options.tracks,
+             .slice = options.slice != 0 ? options.slice : indexes->slice(),
+             .hosts = options.hosts};
   d.seed = seed;
   static_cast<void>(sample_order(d.counts, 0, 0, d.order));  // refuses what is out of range
   const std::uint64_t first = sets.empty() ? 0 : shards();
@@ -184,6 +208,7 @@ MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes
 /// `samples`: of an epoch.
 MILLRACE_INLINE void epochs_source::finish(std::uint64_t samples, std::string_view resume) {
   begin.contents = contents();
+  options.cached = store->caches_on_disk(url(0));
   walk.end = end_of_epoch(samples, walk.batch, walk.world, options.take_batches);
   if (!resume.empty()) resume_at(epoch_state::parse(resume), samples);
   walk.begin_epoch = begin.epoch;
