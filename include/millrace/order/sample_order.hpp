@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
@@ -29,6 +31,8 @@ struct order_options {
   /// Samples that lie side by side and are read by one request; 1 to 2^24. Best a power of two. 1 is a full shuffle,
   /// and a request a sample. See slice_for().
   std::uint64_t slice = 32;
+  /// Slices are the groups of shard_counts::groups(), of whatever length, where there are any. `slice` means nothing then.
+  bool groups = false;
 };
 
 /// A good order_options::slice: the largest power of two with at most 4 MiB and 256 samples; at least 1.
@@ -48,6 +52,9 @@ inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes) noexc
 /// g / tracks of track g mod tracks. Within a slice the samples are permuted, and each track begins somewhere in its
 /// slice and comes back to its beginning at the end, so that not all of them change slices at once.
 ///
+/// Of samples that are read by groups (order_options::groups), the groups are the slices: cuts are the same in all epochs,
+/// and tracks begin where they begin on the tape. The order of an epoch takes 8 bytes for each of them, too.
+///
 /// With a selection, its entries stand in the place of the shards' samples: a subset, or what is drawn by weights.
 ///
 /// So the position of a training in an epoch is one number, and a rank that owns some of the tracks (rank_share) reads
@@ -62,6 +69,8 @@ class sample_order {
   std::uint64_t size() const noexcept { return samples_; }
   std::uint64_t tracks() const noexcept { return tracks_; }
   std::uint64_t slice() const noexcept { return slice_; }
+  /// Whether the slices are groups.
+  bool by_groups() const noexcept { return tape_begins_ != nullptr; }
   const shard_counts& counts() const noexcept { return *counts_; }
 
   /// The sample at a position below size(); a usage_error otherwise. About 0.1 us; who goes along takes a
@@ -78,7 +87,13 @@ class sample_order {
   /// Where in its stretch a track begins.
   std::uint64_t rotation(std::uint64_t track) const noexcept;
   /// How many slices the tape has, the short one included.
-  std::uint64_t slices() const noexcept { return full_slices_ + (samples_ % slice_ != 0 ? 1 : 0); }
+  std::uint64_t slices() const noexcept {
+    return by_groups() ? tape_begins_->size() - 1 : full_slices_ + (samples_ % slice_ != 0 ? 1 : 0);
+  }
+  /// The slice of the tape that has its place `p`, which must be below size().
+  std::uint64_t slice_of(std::uint64_t p) const noexcept;
+  /// Where slice number `s` is on the tape.
+  stretch on_tape(std::uint64_t s) const noexcept;
   /// What slice number `s` of the tape holds: samples [begin, begin + length) of the shards laid end to end, and, where
   /// that reaches beyond size(), on from the first sample.
   stretch slice_at(std::uint64_t s) const noexcept;
@@ -98,6 +113,7 @@ class sample_order {
   std::uint64_t phase_;      // where the first slice is cut
   std::uint64_t slice_key_;
   permutation tape_;
+  std::shared_ptr<const std::vector<std::uint64_t>> tape_begins_;  // of groups, and where the last one ends; or null
   std::uint64_t seed_;
   std::uint64_t epoch_;
 };
@@ -115,13 +131,13 @@ class track_cursor {
   sample_place next();
 
  private:
-  void enter(std::uint64_t slice);
+  void enter(std::uint64_t p);
 
   const sample_order* order_;
   sample_order::stretch track_;
   std::uint64_t at_ = 0;  // in the track
   std::uint64_t left_;
-  std::uint64_t slice_ = UINT64_MAX;  // the one entered
+  sample_order::stretch slice_;       // the one entered, on the tape
   std::uint64_t base_ = 0;            // its first sample, on the shards before the phase
   std::uint64_t shard_ = UINT64_MAX;  // where the sample before was
   permutation inside_;
@@ -149,6 +165,29 @@ inline sample_order::sample_order(std::shared_ptr<const shard_counts> counts, st
   phase_ = samples_ == 0 ? 0 : detail::key_of(seed, epoch, 1) % samples_;
   tape_ = permutation(full_slices_, detail::key_of(seed, epoch, 2));
   slice_key_ = detail::mix64(detail::key_of(seed, epoch, 3));
+  if (!options.groups || selection_ != nullptr || counts_->groups().empty()) return;
+  const std::vector<std::uint64_t>& groups = counts_->groups();
+  tape_ = permutation(groups.size() - 1, detail::key_of(seed, epoch, 2));
+  phase_ = 0;
+  std::vector<std::uint64_t> begins{0};
+  begins.reserve(groups.size());
+  for (std::size_t i = 0; i + 1 < groups.size(); ++i) {
+    const auto group = static_cast<std::size_t>(tape_(i));
+    begins.push_back(begins.back() + groups[group + 1] - groups[group]);
+  }
+  tape_begins_ = std::make_shared<const std::vector<std::uint64_t>>(std::move(begins));
+}
+
+inline std::uint64_t sample_order::slice_of(std::uint64_t p) const noexcept {
+  if (!by_groups()) return p / slice_;
+  return static_cast<std::uint64_t>(std::upper_bound(tape_begins_->begin(), tape_begins_->end(), p) -
+                                    tape_begins_->begin() - 1);
+}
+
+inline sample_order::stretch sample_order::on_tape(std::uint64_t s) const noexcept {
+  if (!by_groups()) return {s * slice_, s < full_slices_ ? slice_ : samples_ - full_slices_ * slice_};
+  const auto i = static_cast<std::size_t>(s);
+  return {(*tape_begins_)[i], (*tape_begins_)[i + 1] - (*tape_begins_)[i]};
 }
 
 inline sample_order::stretch sample_order::track(std::uint64_t track) const noexcept {
@@ -157,12 +196,13 @@ inline sample_order::stretch sample_order::track(std::uint64_t track) const noex
 
 inline std::uint64_t sample_order::rotation(std::uint64_t track) const noexcept {
   const stretch on_tape = this->track(track);
-  if (on_tape.length == 0) return 0;
+  if (on_tape.length == 0 || by_groups()) return 0;
   const std::uint64_t aim = ((track * 0x9e3779b97f4a7c15u >> 32) * slice_) >> 32;  // multiples of the golden ratio
   return (aim + slice_ - on_tape.begin % slice_) % slice_ % on_tape.length;
 }
 
 inline sample_order::stretch sample_order::slice_at(std::uint64_t s) const noexcept {
+  if (by_groups()) return {counts_->groups()[static_cast<std::size_t>(tape_(s))], on_tape(s).length};
   const bool full = s < full_slices_;
   std::uint64_t begin = (full ? tape_(s) : full_slices_) * slice_ + phase_;
   if (begin >= samples_) begin -= samples_;
@@ -170,7 +210,7 @@ inline sample_order::stretch sample_order::slice_at(std::uint64_t s) const noexc
 }
 
 inline permutation sample_order::inside(std::uint64_t s) const {
-  return permutation(s < full_slices_ ? slice_ : samples_ - full_slices_ * slice_, detail::mix64(slice_key_ ^ s));
+  return permutation(on_tape(s).length, detail::mix64(slice_key_ ^ s));
 }
 
 inline sample_place sample_order::at(std::uint64_t position) const {
@@ -186,8 +226,9 @@ inline track_cursor::track_cursor(const sample_order& order, std::uint64_t track
   if (order.selection_ != nullptr) selected_ = selected_entries(*order.selection_, order.seed_, order.epoch_);
 }
 
-inline void track_cursor::enter(std::uint64_t slice) {
-  slice_ = slice;
+inline void track_cursor::enter(std::uint64_t p) {
+  const std::uint64_t slice = order_->slice_of(p);
+  slice_ = order_->on_tape(slice);
   inside_ = order_->inside(slice);
   base_ = order_->slice_at(slice).begin;
   shard_ = UINT64_MAX;
@@ -195,11 +236,10 @@ inline void track_cursor::enter(std::uint64_t slice) {
 
 inline sample_place track_cursor::next() {
   const std::uint64_t p = track_.begin + at_;
-  const std::uint64_t slice = p / order_->slice_;
-  if (slice != slice_) enter(slice);
+  if (p - slice_.begin >= slice_.length) enter(p);
   if (++at_ == track_.length) at_ = 0;
   --left_;
-  std::uint64_t x = base_ + inside_(p - slice * order_->slice_);
+  std::uint64_t x = base_ + inside_(p - slice_.begin);
   if (x >= order_->samples_) x -= order_->samples_;
   std::uint32_t copy = 0;
   if (order_->selection_ != nullptr) {
