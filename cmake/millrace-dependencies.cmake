@@ -89,8 +89,11 @@ endmacro()
 
 # Arrow and its Parquet library as the target millrace::arrow_libraries: of a package, else of the Python package
 # pyarrow, whose wheel has the headers, and libraries that have no name without a version. MILLRACE_PYARROW is the
-# folder of that package, and is preferred; where it is not given, python3 is asked.
+# folder of that package, given here or in the environment, and is preferred; where it is not given, python3 is asked.
 macro(_millrace_arrow)
+  if(NOT MILLRACE_PYARROW AND DEFINED ENV{MILLRACE_PYARROW})
+    set(MILLRACE_PYARROW "$ENV{MILLRACE_PYARROW}")
+  endif()
   set(_millrace_pyarrow "${MILLRACE_PYARROW}")
   set(_millrace_arrow_found FALSE)
   if(NOT _millrace_pyarrow AND NOT TARGET millrace::arrow_libraries)

@@ -31,7 +31,8 @@ struct order_options {
   /// Samples that lie side by side and are read by one request; 1 to 2^24. Best a power of two. 1 is a full shuffle,
   /// and a request a sample. See slice_for().
   std::uint64_t slice = 32;
-  /// Slices are the groups of shard_counts::groups(), of whatever length, where there are any. `slice` means nothing then.
+  /// Slices are the groups of shard_counts::groups(), of whatever length, where there are any; `slice` means nothing
+  /// then.
   bool groups = false;
 };
 
@@ -52,8 +53,8 @@ inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes) noexc
 /// g / tracks of track g mod tracks. Within a slice the samples are permuted, and each track begins somewhere in its
 /// slice and comes back to its beginning at the end, so that not all of them change slices at once.
 ///
-/// Of samples that are read by groups (order_options::groups), the groups are the slices: cuts are the same in all epochs,
-/// and tracks begin where they begin on the tape. The order of an epoch takes 8 bytes for each of them, too.
+/// Of samples that are read by groups (order_options::groups), the groups are the slices: cuts are the same in all
+/// epochs, and tracks begin where they begin on the tape. The order of an epoch takes 8 bytes for each of them, too.
 ///
 /// With a selection, its entries stand in the place of the shards' samples: a subset, or what is drawn by weights.
 ///
