@@ -55,7 +55,12 @@ class index_set {
   /// The order_options::slice that fits these samples.
   std::uint64_t slice() const noexcept {
     // An object is a request, whichever is read next; of rows in memory nothing is read.
-    return of_objects(format()) || in_memory() ? 1 : slice_for(samples(), sample_bytes_);
+    if (of_objects(format()) || in_memory()) return 1;
+    const std::uint64_t fits = slice_for(samples(), sample_bytes_);
+    if (format() != sample_format::described) return fits;
+    std::uint64_t groups = 0;  // what is unpacked together is best used together
+    for (const shard_index& index : *indexes_) groups += index.groups();
+    return groups == 0 ? fits : std::clamp<std::uint64_t>(counts_->samples() / groups, fits, 1 << 24);
   }
   /// Of all shards; of none: tar.
   sample_format format() const noexcept { return indexes_->empty() ? sample_format::tar : indexes_->front().format(); }
@@ -94,6 +99,12 @@ inline index_set::index_set(std::vector<shard_index> indexes) {
     if (index.format() != indexes.front().format()) {
       throw index_error(std::string("an index is of ") + format_name(index.format()) + ", and that of " +
                             indexes.front().name() + " of " + format_name(indexes.front().format()),
+                        where{index.name(), std::nullopt, {}});
+    }
+    if (index.format_text() != indexes.front().format_text() || index.settings() != indexes.front().settings()) {
+      throw index_error("an index is of " + index.format_text() + " (" + index.settings() + "), and that of " +
+                            indexes.front().name() + " of " + indexes.front().format_text() + " (" +
+                            indexes.front().settings() + ')',
                         where{index.name(), std::nullopt, {}});
     }
     counts.push_back(index.samples());

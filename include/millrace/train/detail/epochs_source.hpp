@@ -43,6 +43,7 @@ class epochs_source {
     std::shared_ptr<const index_set> indexes;
     std::string prefix;
     std::uint64_t first = 0;  // how many shards the data sets before it have
+    std::shared_ptr<const shard_format> shards;  // of sample_format::described
   };
 
   /// Throws, before anything is read, what epochs() throws. `listed` are the shards' URLs, in the order of the indexes,
@@ -85,7 +86,8 @@ class epochs_source {
  private:
   epochs_source(std::shared_ptr<const storage> from, const epochs_request& how);
   void begin_with(const epochs_request& how);
-  void add(std::shared_ptr<const index_set> indexes, std::string prefix, std::uint64_t seed);
+  void add(std::shared_ptr<const index_set> indexes, std::string prefix, std::uint64_t seed,
+           std::shared_ptr<const shard_format> its_format);
   void finish(std::uint64_t samples, std::string_view resume);
   std::uint64_t contents() const;
   void resume_at(const epoch_state& saved, std::uint64_t samples);
