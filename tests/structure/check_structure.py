@@ -303,7 +303,7 @@ def check_test(relative, text, report):
 # saved state, a part of a host's name.
 NO_OPTIONS = {"npy", "npz", "astype", "tar", "idx", "jpg", "png", "cls", "json", "txt", "gz", "zst", "bz2", "xz", "rest",
               "lzma", "br", "lz4", "zip", "wav", "flac", "mp3", "ogg", "webp", "jpeg", "new", "reads",
-              "dualstack", "snd"}
+              "dualstack", "snd", "parquet", "offsets"}
 
 
 def options_of(root):

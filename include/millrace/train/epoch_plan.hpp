@@ -180,13 +180,13 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   for (std::uint64_t t = 0; t < tracks; ++t) {
     const sample_order::stretch track = order.track(t);
     if (track.length == 0) continue;
-    const std::uint64_t visits = (track.begin + track.length - 1) / order.slice() - track.begin / order.slice() + 1;
+    const std::uint64_t visits = order.slice_of(track.begin + track.length - 1) - order.slice_of(track.begin) + 1;
     plan.slice_visits += visits;
     of_rank[static_cast<std::size_t>(t % of_rank.size())] += visits;
   }
   std::uint64_t borders = 0;
   const std::uint64_t cut = order.slice_at(order.slices() - 1).begin;  // all cuts are multiples of a slice from one
-  for (std::size_t s = 0; s < counts->shards(); ++s) {
+  for (std::size_t s = 0; s < counts->shards() && !order.by_groups(); ++s) {
     if (counts->count(s) == 0) continue;
     const std::uint64_t behind = (counts->begin(s) + plan.samples - cut) % plan.samples;
     const bool short_slice = plan.samples % order.slice() != 0;
@@ -252,7 +252,7 @@ inline epoch_plan epoch_plan::of_request(const index_set& indexes, const detail:
   prices.batch = training.batch;
   prices.seed = training.seed;
   prices.epoch = training.first_epoch;
-  prices.order = {.tracks = training.tracks, .slice = training.slice != 0 ? training.slice : indexes.slice()};
+  prices.order = indexes.options_of(training.tracks, training.slice);
   prices.take_batches = training.take_batches;
   prices.memory = training.bytes;
   epoch_plan plan = of(indexes, prices);

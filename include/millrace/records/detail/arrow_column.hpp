@@ -366,7 +366,7 @@ class arrow_column {
         length += one.length;
         add();
       }
-      fields.emplace_back(name + '.' + "offsets", bytes::copy(offsets));
+      fields.emplace_back(name + ".offsets", bytes::copy(offsets));
       of = {begin, length};
     }
     for (std::int64_t i = of.begin; i < of.begin + of.length; ++i) {

@@ -60,7 +60,7 @@ namespace millrace::detail {
 /// The bound in bytes holds for pieces that are asked for or not taken completely. It is options.bytes at most: it
 /// begins with what the open slices take, and grows while the consumer waits (read_window), so that memory is used
 /// again before more is touched. Where it is reached, the walk is not planned further while the consumer has planned
-/// samples; when it has none, the next sample is read alone.
+/// samples; when it has none, the next sample is read alone, or with its group, beyond the bound.
 ///
 /// At the beginning, and after a resume, each track's samples of the first step are a separate piece: the first batch
 /// does not wait for slices. Until these have come, slices are asked for only as far as 16 MiB are under way, so that
@@ -397,7 +397,7 @@ class epoch_reader {
         no_room_ = std::move(piece);
         return nullptr;
       }
-      if (piece->samples() > 1) piece = made(1);
+      if (piece->samples() > 1 && piece->groups().empty()) piece = made(1);
     }
     piece->hold(held_);
     for (std::size_t i = 0; i < piece->ranges().size(); ++i) {
@@ -413,7 +413,9 @@ class epoch_reader {
     const std::uint64_t tracks = source_.walk.tracks;
     const epoch_walk::place at = walk_.place_of(next_);
     const epochs_source::dataset& set = source_.sets[at.set];
-    const std::uint64_t count = std::min({most, left_of_slice(*at.order, at.track, at.number), piece_samples_[at.set],
+    // A part of a group that is unpacked as a whole takes its time and its memory, too.
+    most = set.indexes->counts()->groups().empty() ? std::min(most, piece_samples_[at.set]) : UINT64_MAX;
+    const std::uint64_t count = std::min({most, left_of_slice(*at.order, at.track, at.number),
                                           (source_.walk.end - 1 - next_.position) / tracks + 1});
     const std::size_t part = share_of(set.first).part();
     auto piece = std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part, options_.gap,

@@ -137,7 +137,7 @@ MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of
   begin.index = of->digest();
   const std::uint64_t samples = of->samples();
   add(std::move(of), std::string(how.prefix), options.seed, how.format.shards());
-  begin.slice = walk.sets.front().order.slice;
+  begin.slice = walk.sets.front().order.groups ? 0 : walk.sets.front().order.slice;
   finish(samples, how.resume);
 }
 
@@ -181,7 +181,7 @@ MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes
   epoch_walk::dataset d;
   d.counts = indexes->counts();
   d.selection = indexes->selection();
-  d.order = {.tracks = options.tracks, .slice = options.slice != 0 ? options.slice : indexes->slice()};
+  d.order = indexes->options_of(options.tracks, options.slice);
   d.seed = seed;
   static_cast<void>(sample_order(d.counts, 0, 0, d.order));  // refuses what is out of range
   const std::uint64_t first = sets.empty() ? 0 : shards();

@@ -252,7 +252,8 @@ class slice_piece {
 inline std::uint64_t left_of_slice(const sample_order& order, std::uint64_t track, std::uint64_t first) noexcept {
   const sample_order::stretch on_tape = order.track(track);
   const std::uint64_t at = (order.rotation(track) + first) % on_tape.length;
-  const std::uint64_t of_slice = order.slice() - (on_tape.begin + at) % order.slice();
+  const sample_order::stretch slice = order.on_tape(order.slice_of(on_tape.begin + at));
+  const std::uint64_t of_slice = slice.begin + slice.length - on_tape.begin - at;
   return std::min({of_slice, on_tape.length - at, on_tape.length - first});
 }
 
@@ -270,7 +271,7 @@ inline void will_need(const index_set& indexes, const sample_order& order, std::
     return;
   }
   const std::uint64_t at = (order.rotation(track) + first) % on_tape.length;
-  sample_order::stretch slice = order.slice_at((on_tape.begin + at) / order.slice());
+  sample_order::stretch slice = order.slice_at(order.slice_of(on_tape.begin + at));
   while (slice.length > 0) {
     if (slice.begin >= order.size()) slice.begin -= order.size();
     const sample_place p = order.counts().find(slice.begin);
