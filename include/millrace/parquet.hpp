@@ -42,7 +42,7 @@ namespace millrace {
 ///
 /// **Fields** have the names of columns, inside structs with the path to them: `image: {bytes, path}` of Hugging Face
 /// is "image.bytes" and "image.path". Text and binary data are slices of what Arrow has decoded, which they keep alive.
-/// Numbers are their bytes, little-endian: parquet_field::type says of which type, `array(s["box"], dtype::f32, {4})`
+/// Numbers are their bytes, little-endian: read_parquet_fields() says of which type, `array(s["box"], dtype::f32, {4})`
 /// makes a tensor of it. Times and dates are the whole numbers that Arrow keeps, booleans a byte, decimals their 16 or
 /// 32 bytes. A fixed-size list is all of its numbers; a list, too, which has as many as its bytes hold. Of a list of
 /// lists "name.offsets" has where each inner list begins, in elements, and where the last one ends, as i64. Texts of a
@@ -53,16 +53,38 @@ namespace millrace {
 /// **The index** is made of the footers: of each file the last 64 KiB are read, and more where the footer is longer;
 /// over a network twice, as they have no checksum. It has the footers: a later run reads none.
 ///
-/// **Reading:** row groups are what is read and decoded at once, on the runtime's pool: of a group the chosen columns,
-/// by requests of up to 16 MiB, and epochs_options::bytes counts what they take when they are decoded, as the footer
-/// says. So files with groups of 8 to 64 MiB are best; of larger ones memory holds few. Where a group has been decoded
-/// and a sample of it is needed again, in another slice, it is read again. Arrow starts no thread and reads nothing
-/// here. Pages that have a CRC are compared with it; most writers write none, and then damage is found only where
-/// decompressing or decoding finds it.
+/// **Reading:** a row group is read, decoded on the runtime's pool and held as a whole: of the chosen columns, by
+/// requests of up to 16 MiB, each of the version that the index is of. Row groups are the slices of the order
+/// (order_options::groups): each is read once an epoch, and once more where a track begins inside of it, and a rank has
+/// as many open as it has tracks. epochs_options::bytes counts what they take when they are decoded, as the footer
+/// says; a group that is beyond it is read all the same, when nothing else is planned. With dataset_options::slice, and
+/// of a subset, slices are as of other formats, and a group is read for each that has a sample of it. Arrow starts no
+/// thread and reads nothing here; while it decodes it may take four times what the footer says, and 64 MiB. Pages that
+/// have a CRC are compared with it; most writers write none, and then damage is found only where decompressing or
+/// decoding finds it. What is damaged is read once more.
 ///
-/// Errors of data are archive_errors that name the file, the row group and the column; see parquet_file. Encrypted
-/// files are refused.
+/// Errors of data are archive_errors that name the file, the row group and the column. Encrypted files are refused.
+///
+/// It is the CMake component millrace::parquet, over Arrow; with the bodies compiled once millrace::compiled_parquet.
 std::shared_ptr<const shard_format> parquet(parquet_options options = {});
+
+namespace detail {
+template <class Storage>
+task<std::vector<parquet_field>> read_parquet_fields_of(std::shared_ptr<const Storage> from, std::string url,
+                                                        parquet_options options);
+}  // namespace detail
+
+/// The fields that the rows of a file have, in their order, and the types of their numbers:
+///
+///     block_on(*mill::make_event_loop(), mill::read_parquet_fields(s3, "s3://corpus/train-0.parquet"));
+///
+/// `store` is as in fetch(). Reads the footer, twice over a network. Dropping the task ends the transfers. Errors:
+/// those of the store, archive_error and configuration_error as of parquet().
+template <class Store>
+task<std::vector<parquet_field>> read_parquet_fields(const Store& store, std::string url,
+                                                     parquet_options options = {}) {
+  return detail::read_parquet_fields_of(detail::storage_of(store), std::move(url), std::move(options));
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
@@ -254,6 +276,14 @@ task<parquet_end> read_parquet_end_twice(std::shared_ptr<const Storage> from, sh
     object = now.object;
     before.push_back(std::move(now));
   }
+}
+
+template <class Storage>
+task<std::vector<parquet_field>> read_parquet_fields_of(std::shared_ptr<const Storage> from, std::string url,
+                                                        parquet_options options) {
+  shard object(std::move(url));
+  const parquet_end end = co_await read_parquet_end_twice<Storage>(std::move(from), std::move(object));
+  co_return parquet_file(end.footer.view(), end.size, end.object.shown(), options).fields();
 }
 
 /// A class template, as index() is virtual, and a coroutine: see MILLRACE_COROUTINE.

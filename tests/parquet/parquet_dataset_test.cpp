@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,8 +16,10 @@
 #include <vector>
 
 #include <millrace/base/rng.hpp>
+#include <millrace/coro/block_on.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/loop/make_event_loop.hpp>
 #include <millrace/order/sample_order.hpp>
 #include <millrace/train/dataset.hpp>
 
@@ -99,7 +103,8 @@ TEST_CASE("rows of Parquet files are a dataset: the order, the ranks and resumes
     const test::temporary_folder folder;
     const dataset data(std::shared_ptr<const storage>(files.store), "mem:d/",
                        {.index = folder.file("x.index"), .format = millrace::parquet({.columns = columns})});
-    const epochs_options o = small_training();
+    epochs_options o = small_training();
+    if (seed == 3) o.bytes = 1;  // groups are read all the same, one after the other
     const seen_samples wanted = files.model(o);
     CHECK(trained(rt, data, o).samples == wanted);
     test::check_trainings(rt, data, o, wanted);
@@ -127,4 +132,112 @@ TEST_CASE("a Parquet dataset reads each footer once, and then each row group onc
   CHECK(trained(rt, data, o).samples == files.model(o));
   // Files are small: the columns of a group that are far apart are one stretch, too.
   CHECK(files.store->requests == files.groups.size());
+}
+
+TEST_CASE("over a network a footer is read twice, and a damaged row group once more", "[parquet]") {
+  runtime rt;
+  const drawn_files files(5, 1);
+  REQUIRE(files.counts[0] > 20);
+  const auto line = std::make_shared<test::damaging_storage>(files.store);
+  const std::string url = "mem:d/part-0.parquet";
+  std::string& file = files.store->objects[url];
+  const test::temporary_folder folder;
+  epochs_options o = small_training();
+  o.epochs = 1;
+  const auto train = [&](const std::string& index) {
+    const dataset data(
+        std::shared_ptr<const storage>(line), {shard(url)},
+        {.index = folder.file(index), .format = millrace::parquet({.columns = columns}), .prefix = "mem:d/"});
+    return trained(rt, data, o).samples;
+  };
+  test::captured_stderr log(test::captured_stderr::into::pipe);
+  CHECK(train("a.index") == files.model(o));
+  // A bit of the footer: the two readings differ, and a third one decides.
+  line->damage(url, file.size() - 30);
+  CHECK(train("b.index") == files.model(o));
+  CHECK(line->flips() == 1);
+  const auto text = [&](const char* index) {
+    std::ifstream in(folder.file(index), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  CHECK(text("a.index") == text("b.index"));
+  // Footers that are damaged each time.
+  line->damage(url, file.size() - 30, 3);
+  CHECK_THAT(failure_of([&] { train("c.index"); }), Contains(url) && Contains("no two are the same"));
+
+  // The head of a page, after the magic: Arrow cannot read it, and does when it has come again.
+  line->damage(url, 5);
+  CHECK(train("a.index") == files.model(o));
+  CHECK(line->flips() == 5);
+  // In the store: read twice, and both times the same.
+  file.replace(4, 12, std::string(12, '\xff'));
+  const std::string said = failure_of([&] { train("a.index"); });
+  CHECK_THAT(said, Contains("part-0.parquet") && Contains("row group 0, column \"jpg\": Arrow cannot read it"));
+  CHECK_THAT(said, Contains("read twice"));
+}
+
+TEST_CASE("a Parquet dataset is refused for another object, other columns, and where it cannot be one", "[parquet]") {
+  runtime rt;
+  const drawn_files files(6, 2);
+  const test::temporary_folder folder;
+  const epochs_options o = small_training();
+  const auto train = [&](const std::string& index, parquet_options of) {
+    const dataset data(std::shared_ptr<const storage>(files.store), "mem:d/",
+                       {.index = folder.file(index), .format = millrace::parquet(std::move(of))});
+    return trained(rt, data, o).samples;
+  };
+  CHECK(train("x.index", {.columns = columns}) == files.model(o));
+  CHECK_THAT(failure_of([&] { train("x.index", {.columns = {"jpg"}}); }),
+             Contains("parquet (columns jpg, label, image)") && Contains("parquet (columns jpg)"));
+  CHECK_THAT(failure_of([&] { train("y.index", {.columns = {"png"}}); }),
+             Contains("part-0.parquet: parquet: there is no column \"png\" (it has: jpg, caption"));
+  files.store->etag = "\"v2\"";
+  CHECK_THAT(failure_of([&] { train("x.index", {.columns = columns}); }), Contains("\"v2\""));
+  files.store->objects["mem:d/part-0.parquet"].resize(100);
+  CHECK_THAT(failure_of([&] { train("z.index", {.columns = columns}); }),
+             Contains("mem:d/part-0.parquet at byte 96: not a Parquet file, or cut short"));
+}
+
+TEST_CASE("the fields of a Parquet file are read without its data", "[parquet]") {
+  const drawn_files files(8, 1);
+  const auto loop = make_event_loop();
+  const std::shared_ptr<const storage> store = files.store;
+  const std::vector<parquet_field> all = block_on(*loop, read_parquet_fields(store, "mem:d/part-0.parquet"));
+  CHECK(files.store->requests == 2);
+  REQUIRE(all.size() == 20);
+  CHECK(all[5].name == "label");
+  CHECK(all[5].type == dtype::i64);
+  CHECK(all[14].name == "box");
+  CHECK(all[14].dims == shape{4});
+  CHECK(all[15].name == "tokens");
+  CHECK(all[15].ragged);
+  CHECK_THAT(failure_of([&] { block_on(*loop, read_parquet_fields(store, "mem:d/README.md")); }),
+             Contains("mem:d/README.md at byte 9: not a Parquet file, or cut short"));
+}
+
+TEST_CASE("a part of a Parquet dataset, and slices of another length, have all samples once", "[parquet]") {
+  runtime rt;
+  const drawn_files files(7);
+  const test::temporary_folder folder;
+  epochs_options o = small_training();
+  o.epochs = 1;
+  std::map<std::string, int> all;
+  for (const auto& shard : files.samples) {
+    for (const std::string& s : shard) ++all[s];
+  }
+  for (const std::uint64_t slice : {0, 1, 7}) {
+    const dataset data(
+        std::shared_ptr<const storage>(files.store), "mem:d/",
+        {.index = folder.file("x.index"), .format = millrace::parquet({.columns = columns}), .slice = slice});
+    std::map<std::string, int> seen;
+    const auto add = [&](const dataset& part) {
+      for (const auto& [place, s] : trained(rt, part, o).samples) ++seen[s];
+    };
+    if (slice != 0) add(data);
+    if (slice == 0) {
+      add(data.subset([](const indexed_sample& s) { return s.ordinal % 3 == 0; }));
+      add(data.subset([](const indexed_sample& s) { return s.ordinal % 3 != 0; }));
+    }
+    CHECK(seen == all);
+  }
 }

@@ -160,8 +160,9 @@ inline void index_set::add_groups(const shard_index& index, std::vector<std::uin
   std::uint64_t length = index.groups() == 0 ? 0 : samples / index.groups();
   for (std::size_t g = 0; g < index.groups(); ++g) {
     const std::uint64_t end = index.group_text_end(g);
-    std::uint64_t next = g + 1 == index.groups() ? samples : first + length;
-    if (next > samples || (next < samples && index.offset(static_cast<std::size_t>(next)) != end)) {
+    const bool last = g + 1 == index.groups();
+    std::uint64_t next = last ? samples : first + length;
+    if (!last && (next >= samples || index.offset(static_cast<std::size_t>(next)) != end)) {
       std::uint64_t high = samples;
       for (next = first; next < high;) {
         const std::uint64_t middle = next + (high - next) / 2;
