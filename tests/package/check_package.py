@@ -188,6 +188,8 @@ class package:
              r"millrace::cuda needs the CUDA Toolkit 12\.0 \(Debian: "),
             (["-DCOMPONENTS=nvjpeg", "-Dmillrace_nvjpeg_LIBRARY=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"],
              {}, r"millrace::nvjpeg needs the CUDA Toolkit 12\.0 \(Debian: [^)]*\) and nvJPEG \(Debian: "),
+            (["-DCOMPONENTS=parquet", "-DMILLRACE_PYARROW=/nowhere"], {},
+             r"millrace::parquet needs Arrow 20 and its Parquet library in /nowhere \(Debian: pip install pyarrow\)"),
             (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
              r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
             (["-DCOMPONENTS=hdf5"], {},

@@ -103,10 +103,12 @@ TEST_CASE("rows of Parquet files are a dataset: the order, the ranks and resumes
     const test::temporary_folder folder;
     const dataset data(std::shared_ptr<const storage>(files.store), "mem:d/",
                        {.index = folder.file("x.index"), .format = millrace::parquet({.columns = columns})});
-    epochs_options o = small_training();
-    if (seed == 3) o.bytes = 1;  // groups are read all the same, one after the other
+    const epochs_options o = small_training();
     const seen_samples wanted = files.model(o);
     CHECK(trained(rt, data, o).samples == wanted);
+    epochs_options narrow = o;
+    narrow.bytes = 1;  // groups are read all the same, one after the other
+    CHECK(trained(rt, data, narrow).samples == wanted);
     test::check_trainings(rt, data, o, wanted);
     rng random(seed, 0, 9);
     test::check_drawn_training(rt, random, data, o, wanted);
@@ -196,6 +198,41 @@ TEST_CASE("a Parquet dataset is refused for another object, other columns, and w
   files.store->objects["mem:d/part-0.parquet"].resize(100);
   CHECK_THAT(failure_of([&] { train("z.index", {.columns = columns}); }),
              Contains("mem:d/part-0.parquet at byte 96: not a Parquet file, or cut short"));
+}
+
+TEST_CASE("a Parquet dataset of damaged objects gives errors that name them, or rows", "[parquet]") {
+  runtime rt;
+  drawn_files files(9, 1);
+  REQUIRE(files.counts[0] > 20);
+  std::string& file = files.store->objects["mem:d/part-0.parquet"];
+  const std::string whole = file;
+  const test::temporary_folder folder;
+  epochs_options o = small_training();
+  o.epochs = 1;
+  const dataset_options how = {.index = folder.file("x.index"), .format = millrace::parquet({.columns = columns})};
+  const auto failure = [&](const dataset_options& with) {
+    return failure_of([&] { trained(rt, dataset(std::shared_ptr<const storage>(files.store), "mem:d/", with), o); });
+  };
+  REQUIRE(failure(how) == "no error");
+  int refused = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    rng draw(seed, 4, 4);
+    file = whole;
+    for (std::uint64_t flips = 1 + draw.below(4); flips > 0; --flips) {
+      char& c = file[static_cast<std::size_t>(draw.below(file.size()))];
+      c = static_cast<char>(static_cast<unsigned char>(c) ^ 1U << draw.below(8));
+    }
+    // Each second time the index is made of the damaged file, too.
+    dataset_options with = how;
+    if (seed % 2 == 1) with.index = folder.file("x" + std::to_string(seed) + ".index");
+    const std::string said = failure(with);
+    INFO("seed " << seed << ": " << said);
+    if (said == "no error") continue;
+    CHECK_THAT(said, Contains("part-0.parquet"));
+    ++refused;
+  }
+  CHECK(refused > 10);
+  CHECK(refused < 200);
 }
 
 TEST_CASE("the fields of a Parquet file are read without its data", "[parquet]") {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -84,6 +86,32 @@ TEST_CASE("columns of a Parquet file are chosen, structs and what is in them, in
   REQUIRE(whole->fields().size() == 2);
   CHECK(whole->fields()[1].name == "image.path");
   CHECK(whole->group(0).decoded < read->group(0).decoded + 20 * 1000);
+}
+
+TEST_CASE("texts that repeat stay a dictionary when Parquet is decoded, and no thread is started", "[parquet]") {
+  arrow::StringBuilder texts;
+  const auto text_of = [](int i) { return std::string(2000, static_cast<char>('a' + i % 7)); };
+  constexpr int rows = 60'000;  // 120 MB of texts
+  for (int i = 0; i < rows; ++i) millrace_test::need_ok(texts.Append(text_of(i)));
+  const auto table = arrow::Table::Make(arrow::schema({arrow::field("text", arrow::utf8())}),
+                                        {millrace_test::need_ok(texts.Finish())});
+  const std::string file = drawn_table::file(table, rows, 0);
+  REQUIRE(file.size() < 100'000);
+  const auto threads = [] {
+    const std::filesystem::directory_iterator all("/proc/self/task");
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = threads();
+  const auto read = opened(file);
+  const auto decoded = read->decode(0, pieces_of(file, read->group(0), 1 << 30));
+  CHECK(threads() == before);
+  CHECK(decoded->memory() < 2'000'000);
+  std::vector<field> fields;
+  for (const int i : {0, 1, 6, 59'999}) {
+    fields.clear();
+    decoded->fill(static_cast<std::uint64_t>(i), fields, {});
+    CHECK(fields.at(0).data.view() == text_of(i));
+  }
 }
 
 TEST_CASE("fields of Parquet rows are slices of what Arrow decoded, which they keep alive", "[parquet]") {

@@ -77,6 +77,10 @@ class index_set {
   /// Of all shards; of none: tar.
   sample_format format() const noexcept { return indexes_->empty() ? sample_format::tar : indexes_->front().format(); }
 
+  /// Whether any of them has checksums of its samples.
+  bool has_checksums() const noexcept {
+    return std::any_of(begin(), end(), [](const shard_index& index) { return index.has_checksums(); });
+  }
   /// Whether the samples are rows of arrays in memory, of which nothing is read.
   bool in_memory() const noexcept {
     return format() == sample_format::arrays && !indexes_->front().has_mapped_rows();

@@ -213,6 +213,7 @@ class parquet_metadata {
   std::uint64_t footer = 0;  // and the 8 bytes after it
   std::vector<root> roots;   // in the order in which their columns become fields
   std::vector<leaf> leaves;
+  std::vector<std::vector<int>> dictionaries;  // of each row group: the columns of texts that are nothing else
 
   const leaf* find(const std::string& name) const noexcept {
     for (const leaf& l : leaves) {
@@ -228,8 +229,10 @@ class parquet_metadata {
   }
 };
 
-inline ::parquet::ArrowReaderProperties arrow_properties() {
+/// `dictionaries`: columns that stay as dictionaries and their indices.
+inline ::parquet::ArrowReaderProperties arrow_properties(const std::vector<int>& dictionaries = {}) {
   ::parquet::ArrowReaderProperties made;
+  for (const int column : dictionaries) made.set_read_dictionary(column, true);
   made.set_use_threads(false);
   made.set_pre_buffer(false);
   return made;
@@ -409,7 +412,7 @@ MILLRACE_INLINE void parquet_rows::fill(std::uint64_t row, std::vector<field>& f
 /// Reads what a footer says of the row groups.
 class parquet_group_reader {
  public:
-  parquet_group_reader(const parquet_metadata& from, std::string object) : from_(from), object_(std::move(object)) {}
+  parquet_group_reader(parquet_metadata& from, std::string object) : from_(from), object_(std::move(object)) {}
 
   std::vector<parquet_group> read() {
     std::vector<parquet_group> made;
@@ -449,6 +452,7 @@ class parquet_group_reader {
   parquet_group read_group(::parquet::ParquetFileReader& reader, int g) {
     const std::unique_ptr<::parquet::RowGroupMetaData> group = from_.file->RowGroup(g);
     parquet_group made;
+    from_.dictionaries.emplace_back();
     constexpr std::int64_t most_rows = std::int64_t{1} << 40;
     if (group->num_rows() < 0 || group->num_rows() > most_rows) {
       fail("it says that it has " + std::to_string(group->num_rows()) + " rows", std::nullopt, {});
@@ -492,6 +496,7 @@ class parquet_group_reader {
             fail("it says that it takes more than 1 TiB of memory", {}, l.name);
           }
           if (made.rows == 0) return;  // nothing of it is read
+          if (plain && is_dictionary(*column, type)) from_.dictionaries.back().push_back(l.column);
           const std::int64_t pages = column->data_page_offset();
           const std::int64_t first = column->has_dictionary_page() ? column->dictionary_page_offset() : 0;
           check_place(first > 0 && first < pages ? first : pages, column->total_compressed_size(), l.name);
@@ -501,6 +506,17 @@ class parquet_group_reader {
           }
         },
         object_, std::nullopt, group_ + ", column \"" + l.name + '"');
+  }
+
+  /// Whether all pages are indices of a dictionary of texts: repeated, these may take any number of times the bytes.
+  static bool is_dictionary(const ::parquet::ColumnChunkMetaData& column, const ::parquet::ColumnDescriptor& type) {
+    if (type.physical_type() != ::parquet::Type::BYTE_ARRAY || column.encoding_stats().empty()) return false;
+    return std::all_of(column.encoding_stats().begin(), column.encoding_stats().end(), [](const auto& pages) {
+      return (pages.page_type != ::parquet::PageType::DATA_PAGE &&
+              pages.page_type != ::parquet::PageType::DATA_PAGE_V2) ||
+             pages.encoding == ::parquet::Encoding::RLE_DICTIONARY ||
+             pages.encoding == ::parquet::Encoding::PLAIN_DICTIONARY;
+    });
   }
 
   /// Bytes of a value in memory: of texts their offset.
@@ -563,7 +579,7 @@ class parquet_group_reader {
     all = std::move(joined);
   }
 
-  const parquet_metadata& from_;
+  parquet_metadata& from_;
   const std::string object_;
   std::string group_;
   std::vector<chunk> chunks_;
@@ -650,8 +666,8 @@ MILLRACE_INLINE std::shared_ptr<const parquet_rows> parquet_file::decode(std::si
         const auto file = std::make_shared<fetched_file>(metadata_->size, std::move(pieces), pool.get());
         std::unique_ptr<::parquet::ParquetFileReader> reader =
             ::parquet::ParquetFileReader::Open(file, parquet_metadata::properties(pool.get()), metadata_->file);
-        const auto arrow =
-            value_of(::parquet::arrow::FileReader::Make(pool.get(), std::move(reader), arrow_properties()));
+        const auto arrow = value_of(::parquet::arrow::FileReader::Make(
+            pool.get(), std::move(reader), arrow_properties(metadata_->dictionaries[group])));
         for (const parquet_metadata::root& root : metadata_->roots) {
           const std::string key = shown(group) + ", column \"" + root.name + '"';
           with_arrow(

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -71,6 +72,10 @@ class epochs_source {
   std::uint64_t shards() const noexcept { return sets.back().first + sets.back().indexes->size(); }
   /// Sentences about options that do not fit the data; one a line, empty where all is well.
   std::string advice() const;
+  /// Whether any index has checksums of its samples.
+  bool has_checksums() const noexcept {
+    return std::any_of(sets.begin(), sets.end(), [](const dataset& d) { return d.indexes->has_checksums(); });
+  }
 
   std::vector<dataset> sets;  // one at least
   std::shared_ptr<const dataset_mix> mix;  // null: there is one
