@@ -86,7 +86,7 @@ class epoch_reader {
     const epoch_walk::plan& w = source_.walk;
     const std::uint64_t step = w.batch * w.world;
     first_samples_ = std::clamp<std::uint64_t>((step + w.tracks - 1) / w.tracks, 1, 16);
-    if (options_.verify && source_.has_checksums() && mean_sample(source_) >= 4 * block_sums::block) reader_.sum_blocks();
+    if (options_.verify && source_.summed() && mean_sample(source_) >= 4 * block_sums::block) reader_.sum_blocks();
   }
 
   /// Plans as far as the bounds allow, and asks for it.

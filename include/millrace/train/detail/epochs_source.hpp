@@ -73,7 +73,7 @@ class epochs_source {
   /// Sentences about options that do not fit the data; one a line, empty where all is well.
   std::string advice() const;
   /// Whether any index has checksums of its samples.
-  bool has_checksums() const noexcept {
+  bool summed() const noexcept {
     return std::any_of(sets.begin(), sets.end(), [](const dataset& d) { return d.indexes->has_checksums(); });
   }
 
