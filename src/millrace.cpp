@@ -47,6 +47,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/index/detail/record_index.ipp>
 #include <millrace/index/detail/sample_choice.ipp>
 #include <millrace/index/detail/text_frames.ipp>
+#include <millrace/index/mds.ipp>
 #include <millrace/index/shard_format.ipp>
 #include <millrace/index/shard_index.ipp>
 #include <millrace/io/cpu_pool.ipp>
