@@ -41,6 +41,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/flow/bucket_by_length.ipp>
 #include <millrace/flow/failure_policy.ipp>
 #include <millrace/http/detail/addresses.ipp>
+#include <millrace/index/array_shards.ipp>
 #include <millrace/index/detail/index_parts.ipp>
 #include <millrace/index/detail/indexed_object.ipp>
 #include <millrace/index/detail/object_index.ipp>
