@@ -16,11 +16,13 @@
 #include <vector>
 
 #include <millrace/base/rng.hpp>
+#include <millrace/coro/block_on.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/storage.hpp>
+#include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/dataset.hpp>
 
 #include "tests/support/catch.hpp"
@@ -137,9 +139,11 @@ std::string scanned(const shard_format& format, const std::string& name, const s
 
 std::string megatron_said(const std::string& bin, const std::string& idx, megatron_options how = {},
                           bool size_known = true) {
-  const auto metadata = std::make_shared<detail::megatron_metadata>();
-  metadata->by_url["mem:d/x.bin"] = idx;
-  return scanned(*megatron(how), "x.bin", bin, metadata, size_known);
+  testing::virtual_loop loop;
+  const auto format = megatron(how);
+  std::shared_ptr<const void> metadata =
+      block_on(loop, format->metadata(test::store_of({{"x.idx", idx}}), {shard("mem:d/x.idx", idx.size())}));
+  return scanned(*format, "x.bin", bin, std::move(metadata), size_known);
 }
 
 }  // namespace

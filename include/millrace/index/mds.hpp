@@ -41,8 +41,8 @@ struct mds_options {
 ///
 /// Shards that are compressed as a whole, by zstd or gzip, are unpacked as a whole whenever some of their samples are
 /// needed: they count for epochs_options::bytes with their unpacked size, and a slice is by default as long as a shard
-/// (order_options::slice). Needs the component tar. br, bz2 and snappy are refused. Where a shard is there compressed
-/// and raw, the raw one is read.
+/// (order_options::slice), which is read by two of them in an epoch. Needs the component tar. br, bz2 and snappy are
+/// refused. Where a shard is there compressed and raw, the raw one is read.
 ///
 /// Errors: archive_error for damaged shards, decode_error for what cannot be read, and configuration_error for a column
 /// that is not there; each with the object.

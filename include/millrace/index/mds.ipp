@@ -89,7 +89,9 @@ class mds_columns {
   void finish() {
     std::set<std::string_view> names;
     for (const column& c : all) {
-      if (c.encoding.empty() || !names.insert(c.name).second) fail("a column has no encoding, or a name twice");
+      if (c.name.empty() || c.encoding.empty() || !names.insert(c.name).second) {
+        fail("a column has no name, no encoding, or the name of another one");
+      }
       if (c.size) {
         fixed += *c.size;
       } else {
@@ -448,9 +450,10 @@ class mds_reader final : public shard_reader {
   std::uint64_t text_size_ = 0;
 };
 
-/// Takes what one index.json says of the shards that are listed (`urls`).
+/// Takes what one index.json says of the shards that are listed (`urls`), of which none had said anything of `unknown`.
 MILLRACE_INLINE void add_mds_index(mds_metadata& all, const std::string& url, const std::string& text,
-                                   const std::set<std::string>& urls, std::set<std::string>& not_compared) {
+                                   const std::set<std::string>& urls, std::set<std::string>& unknown,
+                                   std::set<std::string>& not_compared) {
   const where here{shard(url).shown(), std::nullopt, {}};
   const std::optional<text::json_leaves> document = text::json_leaves::parse(text, text::json_leaves::arrays::kept);
   if (!document || document->find("version") != "2") {
@@ -515,6 +518,7 @@ MILLRACE_INLINE void add_mds_index(mds_metadata& all, const std::string& url, co
       for (const auto& [algorithm, value] : o.hashes) {
         if (!mds_hash::knows(algorithm)) not_compared.insert(algorithm);
       }
+      unknown.erase(folder + o.name);
       all.by_url.emplace(folder + o.name, std::move(one));
     }
   }
@@ -536,19 +540,13 @@ task<std::shared_ptr<const void>> read_mds_metadata(std::shared_ptr<const storag
   std::sort(indexes.begin(), indexes.end(), [](const shard& a, const shard& b) {
     return a.url.size() != b.url.size() ? a.url.size() < b.url.size() : a.url < b.url;
   });
-  std::size_t unknown = 0;
-  std::string first_unknown;
-  const auto count_unknown = [&] {
-    unknown = 0;
-    for (const std::string& url : urls) {
-      if (!mds_ending(url) || made->by_url.count(url) != 0) continue;
-      if (unknown++ == 0) first_unknown = url;
-    }
-  };
+  std::set<std::string> unknown;
+  for (const std::string& url : urls) {
+    if (mds_ending(url)) unknown.insert(url);
+  }
   std::set<std::string> not_compared;
-  count_unknown();
   for (const shard& at : indexes) {
-    if (unknown == 0) break;
+    if (unknown.empty()) break;
     std::string text[2];
     const int times = from->over_network(at.url) ? 2 : 1;
     for (int i = 0; i < times; ++i) {
@@ -560,11 +558,10 @@ task<std::shared_ptr<const void>> read_mds_metadata(std::shared_ptr<const storag
     }
     const where here{at.shown(), std::nullopt, {}};
     if (times == 2 && text[0] != text[1]) throw archive_error(read_twice(false), here);
-    add_mds_index(*made, at.url, text[0], urls, not_compared);
-    count_unknown();
+    add_mds_index(*made, at.url, text[0], urls, unknown, not_compared);
   }
-  if (unknown != 0 && !indexes.empty()) {
-    throw archive_error("no index.json names this shard", where{shard(first_unknown).shown(), std::nullopt, {}});
+  if (!unknown.empty() && !indexes.empty()) {
+    throw archive_error("no index.json names this shard", where{shard(*unknown.begin()).shown(), std::nullopt, {}});
   }
   std::string line;
   if (indexes.empty()) line = "there is no index.json: shards describe themselves, and no hashes are compared";
