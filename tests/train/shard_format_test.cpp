@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
@@ -290,7 +291,7 @@ TEST_CASE("a format from outside is a dataset: every sample comes once an epoch,
 TEST_CASE("formats from outside, drawn: bounds, parts and ranks change nothing") {
   rng random(2);
   runtime rt;
-  for (int n = 0; n < 60; ++n) {
+  for (int n = 0; n < 30; ++n) {
     CAPTURE(n);
     const record_files records = drawn_records(random, 1 + random.below(3), 80);
     const bool by_columns = n % 3 != 0;
@@ -451,5 +452,60 @@ TEST_CASE("what comes damaged of a format from outside is read once more, and re
     const std::string said = failure_of([&] { train(); });
     CHECK_THAT(said, Contains(kind == 0 ? "mem:d/f0" : "f0"));
     CHECK_THAT(said, Contains("read twice"));
+  }
+}
+
+TEST_CASE("with on_failure::skip a group that is damaged loses its samples alone") {
+  rng random(6);
+  const record_files records = drawn_records(random, 2, 40);
+  epochs_options o{.seed = 5, .epochs = 1, .batch = 1};
+  o.tracks = 3;
+  runtime rt;
+  for (const bool as_text : {false, true}) {
+    const auto store = store_of(random, records, true);
+    const format_ptr format = std::make_shared<columns>(as_text, true);
+    const test::temporary_folder folder;
+    const std::string file = folder.path() + "/index";
+    const dataset data(std::shared_ptr<const storage>(store), "mem:d/", {.index = file, .format = format, .slice = 4});
+    test::seen_samples wanted = trained(rt, data, o).samples;
+    std::string& object = store->objects["mem:d/f0"];
+    object.back() = static_cast<char>(object.back() ^ 1);
+    const shard_index index = open_indexes(file).at(0);
+    const std::uint64_t lost_from = index.group(index.groups() - 1).text;
+    for (std::size_t i = 0; i < index.samples(); ++i) {
+      if (index.offset(i) < lost_from) continue;
+      std::erase_if(wanted, [&](const auto& s) { return s.second.substr(0, s.second.find('|')) == index.key(i); });
+    }
+    CHECK(wanted.size() < *data.samples());
+    CHECK_FALSE(wanted.empty());
+    CHECK(failure_of([&] { trained(rt, data, o); }) != "no error");
+    epochs_options skipping = o;
+    skipping.failures.then = on_failure::skip;
+    CHECK(trained(rt, data, skipping).samples == wanted);
+  }
+}
+
+TEST_CASE("a group is read about 1 + 1/k times an epoch by slices of k groups") {
+  rng random(7);
+  const record_files records = {{"f0", std::vector<std::string>(1000, std::string(50, 'x'))}};
+  const auto store = store_of(random, records, true);
+  const test::temporary_folder folder;
+  runtime rt;
+  double before = 1e9;
+  for (const std::uint64_t slice : {4U, 16U, 64U}) {  // groups have 1 to 7 samples
+    const dataset data(
+        std::shared_ptr<const storage>(store), "mem:d/",
+        {.index = folder.path() + "/index", .format = std::make_shared<columns>(true, true), .slice = slice});
+    epochs_options o{.seed = 5, .epochs = 1, .batch = 1};
+    o.tracks = 1;
+    trained(rt, data, o, {}, 1);
+    store->read_bytes = 0;
+    trained(rt, data, o);
+    const double times =
+        static_cast<double>(store->read_bytes) / static_cast<double>(store->objects["mem:d/f0"].size());
+    std::printf("slices of %d groups of 4 samples: each is read %.2f times\n", static_cast<int>(slice / 4), times);
+    CHECK(times < 1.15 + 4.0 / static_cast<double>(slice));
+    CHECK(times < before);
+    before = times;
   }
 }

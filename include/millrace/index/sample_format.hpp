@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 namespace millrace {
@@ -77,8 +78,10 @@ class dataset_format {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): options are written so
   constexpr dataset_format(sample_format f = sample_format::tar) noexcept : kind_(f) {}
+  template <class Format>
+    requires std::is_convertible_v<std::shared_ptr<Format>, std::shared_ptr<const shard_format>>
   // NOLINTNEXTLINE(google-explicit-constructor): options are written so
-  dataset_format(std::shared_ptr<const shard_format> shards) noexcept
+  dataset_format(std::shared_ptr<Format> shards) noexcept
       : kind_(sample_format::described), shards_(std::move(shards)) {}
 
   // NOLINTNEXTLINE(google-explicit-constructor): to be compared with one

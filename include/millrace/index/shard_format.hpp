@@ -64,8 +64,8 @@ class object_range {
   std::uint64_t end = 0;
 };
 
-/// How the samples of one shard are made of its bytes. Its functions may be called by several threads at once; all but
-/// fill() run on the runtime's pool, where it has one.
+/// How the samples of one shard are made of its bytes. Its functions may be called by several threads at once: unpack()
+/// by the runtime's pool, where it has one, the others on the loop's thread.
 class shard_reader {
  public:
   virtual ~shard_reader() = default;
@@ -89,7 +89,8 @@ class shard_reader {
 /// read together, it has groups, too: [offset, end) are then bytes of the shard's text, which is what it would be
 /// unpacked to, groups after groups; epochs_options::bytes counts what a group takes there as its memory, and a group
 /// is unpacked whole whenever a slice needs a sample of it. So order_options::slice is by default no smaller than a
-/// group.
+/// group: as slices begin anywhere, a group is then needed by two of them, and read twice an epoch. Larger slices read
+/// less and hold more.
 class shard_format {
  public:
   virtual ~shard_format() = default;
