@@ -17,6 +17,8 @@ function(millrace_components_of out header)
     set(needs s3_server)
   elseif(relative MATCHES "^tar/")
     set(needs tar)
+  elseif(relative MATCHES "^parquet.hpp$|^records/detail/(parquet|arrow)")
+    set(needs s3 tar parquet)
   elseif(relative MATCHES "^records/")
     set(needs tar)
   elseif(relative STREQUAL "train/s3_rank_board.hpp")
@@ -51,15 +53,15 @@ function(millrace_components_of out header)
   set(${out} "${needs}" PARENT_SCOPE)
 endfunction()
 
-# Writes a header that includes every header whose component is there, but mpi.hpp and cuda/nvtx.hpp (NVTX has functions
-# and variables), and cuda/ only where the last argument is ON.
+# Writes a header that includes every header whose component is there, but mpi.hpp, cuda/nvtx.hpp (NVTX has functions
+# and variables) and those that include Arrow's (which have both), and cuda/ only where the last argument is ON.
 function(millrace_write_everything path with_cuda)
   set(everything "")
   foreach(header IN LISTS millrace_headers)
     millrace_components_of(components ${header})
     millrace_missing_of(missing ${components})
-    if(NOT missing AND NOT "mpi" IN_LIST components AND NOT header MATCHES "/cuda/nvtx.hpp$"
-       AND (with_cuda OR NOT "cuda" IN_LIST components))
+    if(NOT missing AND NOT "mpi" IN_LIST components AND NOT "parquet" IN_LIST components
+       AND NOT header MATCHES "/cuda/nvtx.hpp$" AND (with_cuda OR NOT "cuda" IN_LIST components))
       cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/include OUTPUT_VARIABLE relative)
       string(APPEND everything "#include <${relative}>\n")
     endif()

@@ -41,12 +41,15 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/flow/bucket_by_length.ipp>
 #include <millrace/flow/failure_policy.ipp>
 #include <millrace/http/detail/addresses.ipp>
+#include <millrace/index/array_shards.ipp>
 #include <millrace/index/detail/index_parts.ipp>
 #include <millrace/index/detail/indexed_object.ipp>
 #include <millrace/index/detail/object_index.ipp>
 #include <millrace/index/detail/record_index.ipp>
-#include <millrace/index/detail/text_frames.ipp>
 #include <millrace/index/detail/sample_choice.ipp>
+#include <millrace/index/detail/text_frames.ipp>
+#include <millrace/index/mds.ipp>
+#include <millrace/index/shard_format.ipp>
 #include <millrace/index/shard_index.ipp>
 #include <millrace/io/cpu_pool.ipp>
 #include <millrace/io/detail/cpu_limits.ipp>

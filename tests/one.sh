@@ -7,8 +7,9 @@
 #   bash tests/one.sh tests/tar/reader_test.cpp [MORE.cpp...] [-- OPTIONS OF CATCH2]
 #
 # CXX chooses the compiler (g++), SANITIZE its sanitizers (address,undefined or thread), MILLRACE_BUILD the folder for
-# objects (build/one). Needs the packages of group build (cmake/packages.sh). Not for tests/cuda, whose models of the
-# CUDA runtime are linked in CMake only.
+# objects (build/one). Needs the packages of group build (cmake/packages.sh), and tests/parquet the folder of pyarrow's
+# wheel (MILLRACE_PYARROW, build/pyarrow/pyarrow). Not for tests/cuda, whose models of the CUDA runtime are linked in
+# CMake only.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -75,6 +76,11 @@ fi
 if [[ " ${files[*]}" = *tests/dlpack/* ]]; then
   shared batch_library tests/dlpack/batch_library.cpp
   flags+=("-DMILLRACE_TEST_BATCH_LIBRARY=\"$out/libbatch_library.so\"")
+fi
+if grep -q 'millrace/parquet.hpp\|parquet_file.hpp' "${files[@]}"; then
+  pyarrow=${MILLRACE_PYARROW:-build/pyarrow/pyarrow}
+  flags+=(-isystem "$pyarrow/include")
+  libraries+=" $(echo "$pyarrow"/libparquet.so.*) $(echo "$pyarrow"/libarrow.so.*) -Wl,-rpath,$(realpath -m "$pyarrow")"
 fi
 
 for file in "${files[@]}"; do

@@ -26,7 +26,7 @@ LIBRARIES = {
     "liburing": "liburing", "curl": "libcurl", "archive": "libarchive", "zlib": "zlib",
     "zstd": "libzstd", "openssl": "OpenSSL", "expat": "expat",
     "(cuda": "CUDA runtime", "(jpeglib": "libjpeg-turbo", "spng": "libspng", "webp": "libwebp", "zimg": "zimg",
-    "(sndfile": "libsndfile", "simdjson": "simdjson",
+    "(sndfile": "libsndfile", "simdjson": "simdjson", "(arrow": "Arrow",
     "dlpack": "DLPack", "mpi": "MPI",
 }
 

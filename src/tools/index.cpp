@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// millrace-index: the index of tar shards, files of lines or records, or objects. docs/guide/tools.md describes it.
+// millrace-index: the index of tar shards, files of lines, records or samples, or objects. docs/guide/tools.md
+// describes it.
 
 #include <cstdio>
 #include <map>
@@ -18,10 +19,14 @@
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/index/array_shards.hpp>
 #include <millrace/index/detail/object_index.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/index_shard.hpp>
+#include <millrace/index/mds.hpp>
+#include <millrace/index/shard_format.hpp>
 #include <millrace/loader/run.hpp>
+#include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 
 #include "src/tools/command_line.hpp"
@@ -41,11 +46,11 @@ class result {
 };
 
 mill::task<result> index_one(std::shared_ptr<const mill::storage> from, mill::shard s, std::string name,
-                             mill::index_shard_options how) {
+                             mill::index_shard_options how, mill::detail::scan_of_shard scan) {
   result out;
   out.of = s;
   try {
-    out.index = co_await mill::index_shard(std::move(from), std::move(s), std::move(name), how);
+    out.index = co_await mill::index_shard(std::move(from), std::move(s), std::move(name), how, std::move(scan));
   } catch (const mill::error& e) {
     out.error = e.what();
     out.bad_data = tools::command_line::is_about_data(e);
@@ -136,12 +141,27 @@ int index_objects(std::string prefix, const std::string& out, mill::sample_forma
   return tools::fine;
 }
 
-int index_all(const std::string& prefix, const std::string& out, mill::index_shard_options how, std::size_t limit) {
+/// What a format of a header of its own reads beside the shards.
+std::shared_ptr<const void> read_metadata(const mill::shard_format& format, std::shared_ptr<const mill::storage> from,
+                                          std::vector<mill::shard> listed) {
+  mill::task<std::shared_ptr<const void>> reading = format.metadata(std::move(from), std::move(listed));
+  if (!reading) return nullptr;
+  const auto loop = mill::make_event_loop();
+  return mill::block_on(*loop, std::move(reading));
+}
+
+int index_all(const std::string& prefix, const std::string& out, mill::index_shard_options how, std::size_t limit,
+              const mill::dataset_format& format) {
   const tools::store store(prefix);
-  std::vector<mill::shard> shards = store.list(prefix, how.format);
+  std::vector<mill::shard> shards = store.list(prefix, format);
   std::erase_if(shards, [&](const mill::shard& s) { return s.url == out; });
+  std::vector<mill::shard> listed;
+  if (format.shards() != nullptr) {
+    listed = shards;
+    shards = format.shards()->choose(std::move(shards));
+  }
   if (shards.empty()) {
-    const char* const what = how.format == mill::sample_format::tar ? ".tar objects" : "objects";
+    const char* const what = format == mill::sample_format::tar ? ".tar objects" : "objects";
     throw mill::configuration_error(std::string("there are no ") + what + " under " + prefix);
   }
   const auto name_of = [&](const mill::shard& s) {
@@ -154,7 +174,7 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
   std::uint64_t bytes = 0;
   for (mill::shard& s : shards) {
     const auto at = known.find(name_of(s));
-    if (at != known.end() && at->second.format() == how.format && is_fresh(at->second, s)) {
+    if (at != known.end() && at->second.is_of(format) && is_fresh(at->second, s)) {
       all.push_back(std::move(at->second));
     } else {
       bytes += s.size.value_or(0);
@@ -164,11 +184,13 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
   std::vector<std::string> failed;
   bool all_bad_data = true;
   if (!to_read.empty()) {
-    progress_line shown(to_read.size(), bytes);
     const std::shared_ptr<const mill::storage> from = store.reads();
-    auto one = [from, name_of, how](mill::shard s) {
+    mill::detail::scan_of_shard scan(format.shards(), nullptr);
+    if (format.shards() != nullptr) scan.metadata = read_metadata(*format.shards(), from, std::move(listed));
+    progress_line shown(to_read.size(), bytes);
+    auto one = [from, name_of, how, scan](mill::shard s) {
       std::string name = name_of(s);
-      return index_one(from, std::move(s), std::move(name), how);
+      return index_one(from, std::move(s), std::move(name), how, scan);
     };
     auto results = mill::from_range(std::move(to_read)) | mill::map_concurrent(std::move(one), {.limit = limit});
     for (result& r : mill::run(std::move(results), {.show = mill::progress::off})) {
@@ -209,8 +231,11 @@ int main(int count, char** texts) {
       .add_option("--format", format,
                   "What the samples are: members of tars, lines of text\n"
                   "files, records of TFRecord or RecordIO files, objects,\n"
-                  "objects in folders that are classes, or whole folders")
-      ->check(CLI::IsMember({"tar", "lines", "tfrecord", "recordio", "objects", "classes", "folders"}))
+                  "objects in folders that are classes, whole folders,\n"
+                  "samples of MosaicML's MDS, rows of .npy files, or\n"
+                  "documents of Megatron-LM's .bin and .idx")
+      ->check(CLI::IsMember(
+          {"tar", "lines", "tfrecord", "recordio", "objects", "classes", "folders", "mds", "npy", "megatron"}))
       ->capture_default_str()
       ->type_name("FORMAT");
   CLI::Option* const all =
@@ -224,11 +249,16 @@ int main(int count, char** texts) {
     mill::index_shard_options how;
     if (stream) how.way = mill::index_way::stream;
     if (headers) how.way = mill::index_way::headers;
-    while (format != mill::format_name(how.format)) {
+    mill::dataset_format described;
+    if (format == "mds") described = mill::mds();
+    if (format == "npy") described = mill::npy_shards();
+    if (format == "megatron") described = mill::megatron();
+    while (described.shards() == nullptr && format != mill::format_name(how.format)) {
       how.format = static_cast<mill::sample_format>(static_cast<int>(how.format) + 1);
     }
+    if (described.shards() == nullptr) described = how.format;
     const std::string file = out.empty() ? tools::index_of(prefix) : out;
     return mill::of_objects(how.format) ? index_objects(prefix, file, how.format)
-                                        : index_all(prefix, file, how, limit);
+                                        : index_all(prefix, file, how, limit, described);
   });
 }

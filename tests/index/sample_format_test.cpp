@@ -585,7 +585,8 @@ TEST_CASE("indexes of lines and of objects are written and read; whatever is wro
       wrong[i] = static_cast<char>(wrong[i] ^ 1);
       CHECK(refused(wrong) != "no error");
     }
-    CHECK_THAT(refused(forged(text, 8, 4)), Contains("has version 4; this program reads versions 1 to 3"));
+    CHECK_THAT(refused(forged(text, 8, 5)), Contains("has version 5; this program reads versions 1 to 4"));
+    CHECK_THAT(refused(forged(text, 8, 4)), Contains("a format that version 4 does not know"));
     CHECK_THAT(refused(forged(text, 13, 0)), Contains("a format that version 2 does not know"));
     CHECK_THAT(refused(forged(text, 13, 9)), Contains("a format that version 2 does not know"));
     CHECK(refused(forged(text, 12, 0x10)) != "no error");

@@ -205,6 +205,52 @@ TEST_CASE("a track reads its slices one after the other") {
   CHECK(std::all_of(seen.begin(), seen.end(), [](std::uint64_t k) { return k == 1; }));
 }
 
+TEST_CASE("slices are groups of samples that are read together") {
+  rng draw(3, 0, 1);
+  for (int round = 0; round < 30; ++round) {
+    numbers counts;
+    numbers groups;
+    for (std::uint64_t shard = 1 + draw.below(6); shard > 0; --shard) {
+      counts.push_back(0);
+      for (std::uint64_t g = draw.below(9); g > 0; --g) {
+        groups.push_back(1 + draw.below(round % 3 == 0 ? 1 : 70));
+        counts.back() += groups.back();
+      }
+    }
+    if (groups.empty()) continue;
+    const auto all = std::make_shared<const shard_counts>(counts, groups);
+    const sample_order o(all, 5, static_cast<std::uint64_t>(round), {.tracks = 1 + draw.below(9), .groups = true});
+    REQUIRE(o.by_groups());
+    numbers times(static_cast<std::size_t>(o.size()), 0);
+    numbers visits(groups.size(), 0);
+    for (std::uint64_t t = 0; t < o.tracks(); ++t) {
+      track_cursor along(o, t);
+      std::size_t before = SIZE_MAX;
+      for (std::uint64_t k = 0; along.left() != 0; ++k) {
+        const sample_place place = along.next();
+        REQUIRE(o.at(k * o.tracks() + t) == place);
+        const std::uint64_t x = all->begin(static_cast<std::size_t>(place.shard)) + place.ordinal;
+        ++times[static_cast<std::size_t>(x)];
+        const auto& begins = all->groups();
+        const auto group =
+            static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), x) - begins.begin() - 1);
+        if (group != before) ++visits[group];
+        before = group;
+      }
+    }
+    CHECK(std::all_of(times.begin(), times.end(), [](std::uint64_t n) { return n == 1; }));
+    // Each group is read once, and once more for each border of two tracks that it is on.
+    std::uint64_t visited = 0;
+    for (const std::uint64_t n : visits) visited += n;
+    CHECK(visited < groups.size() + o.tracks());
+  }
+  const auto all = std::make_shared<const shard_counts>(numbers{6}, numbers{2, 4});
+  CHECK(!sample_order(all, 1, 1).by_groups());
+  CHECK_THROWS_AS(sample_order(all, 1, 1, {.tracks = 2, .hosts = 2, .groups = true}), configuration_error);
+  CHECK(!sample_order(counted({6}), 1, 1, {.groups = true}).by_groups());
+  CHECK_THROWS_AS(shard_counts(numbers{6}, numbers{2, 3}), usage_error);
+}
+
 TEST_CASE("what cannot be an order is refused") {
   const auto c = counted({10});
   CHECK_THROWS_AS(sample_order(c, 1, 1, {.tracks = 0}), configuration_error);

@@ -90,10 +90,10 @@ class package:
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.[hi]pp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
         parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
-                 "audio", "json", "dlpack", "s3_server", "mpi", "cuda", "nvjpeg")
+                 "audio", "json", "dlpack", "s3_server", "parquet", "mpi", "cuda", "nvjpeg")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
-        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-3]))}
-        others.add("share/millrace/millrace.cpp")
+        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-4]))}
+        others |= {"share/millrace/millrace.cpp", "share/millrace/millrace_parquet.cpp"}
         root = pathlib.Path(self.o.source)
         documents = {root / "LICENSE", root / "README.md"}
         documents |= {p for p in root.glob("docs/**/*") if p.is_file() and root / "docs/tools" not in p.parents}
@@ -133,7 +133,7 @@ class package:
         expect(not re.search(r"libcurl|libcrypto|libarchive|libexpat|libturbojpeg", linked), linked)
 
     def case_pkg_config(self):
-        modules = [f"millrace-{c}" for c in self.components if c not in ("mpi", "cuda", "nvjpeg")]
+        modules = [f"millrace-{c}" for c in self.components if c not in ("parquet", "mpi", "cuda", "nvjpeg")]
         if {"s3", "tar", "jpeg"} <= set(self.components):
             modules.append("millrace")
         found = {"PKG_CONFIG_PATH": str(self.prefix / "share/pkgconfig")}
@@ -188,10 +188,12 @@ class package:
              r"millrace::cuda needs the CUDA Toolkit 12\.0 \(Debian: "),
             (["-DCOMPONENTS=nvjpeg", "-Dmillrace_nvjpeg_LIBRARY=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"],
              {}, r"millrace::nvjpeg needs the CUDA Toolkit 12\.0 \(Debian: [^)]*\) and nvJPEG \(Debian: "),
+            (["-DCOMPONENTS=parquet", "-DMILLRACE_PYARROW=/nowhere"], {},
+             r"millrace::parquet needs Arrow 20 and its Parquet library in /nowhere \(Debian: pip install pyarrow\)"),
             (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
              r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
             (["-DCOMPONENTS=hdf5"], {},
-             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, audio, json, dlpack, s3_server, mpi, cuda, nvjpeg"),
+             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, audio, json, dlpack, s3_server, parquet, mpi, cuda, nvjpeg"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]

@@ -37,8 +37,9 @@ ROOMS = {"s3": ["sign", "wire", "config", "auth", "ops"]}
 LINE_CAP = 800
 # Columns of a line, of sources and pages.
 WIDTH = 120
-# What compiles every body: it includes them all.
+# What compiles every body: it includes them all, and the second one those that need Arrow.
 ALL_BODIES = "src/millrace.cpp"
+ARROW_BODIES = "src/millrace_parquet.cpp"
 # The variables that live as long as the program, each with its reason in docs/design/.
 GLOBALS = {
     ("base/detail/first_time.hpp", "lines_said"),  # errors.md
@@ -63,7 +64,7 @@ CONFINED = {
     r"archive(_entry)?\.h": "tar",
     r"zlib\.h": "tar",
     r"zstd(_errors)?\.h": "tar",
-    r"openssl/": "s3 testing/s3_server",
+    r"openssl/": "s3 index testing/s3_server",
     r"expat(_external)?\.h": "s3",
     r"(cuda|cuda_runtime|cuda_runtime_api|driver_types|nvjpeg)\.h|cuda/|nvtx3/": "cuda",
     r"(jpeglib|jerror|turbojpeg|png)\.h": "decode",
@@ -74,6 +75,7 @@ CONFINED = {
     r"dlpack/": "device",
     r"mpi\.h$": "mpi.hpp",
     r"simdjson": "decode",
+    r"(arrow|parquet)/": "records",
 }
 # Headers of the standard library that cost every user too much, or that g++ 12 does not have.
 HEAVY = {"iostream", "regex", "format", "expected", "print", "generator", "mdspan", "bits/stdc++.h"}
@@ -221,8 +223,8 @@ def check_bodies(root, findings):
     """Every <name>.ipp stands beside <name>.hpp, which includes it, header-only, as does the
     source of all bodies."""
     base = root / "include/millrace"
-    source = root / ALL_BODIES
-    compiled = source.read_text(encoding="utf-8") if source.exists() else ""
+    sources = [root / ALL_BODIES, root / ARROW_BODIES]
+    compiled = "".join(source.read_text(encoding="utf-8") for source in sources if source.exists())
     for path in sorted(base.rglob("*.ipp")):
         name = path.relative_to(base).as_posix()
         line = f"#include <millrace/{name}>\n"
@@ -301,7 +303,7 @@ def check_test(relative, text, report):
 # saved state, a part of a host's name.
 NO_OPTIONS = {"npy", "npz", "astype", "tar", "idx", "jpg", "png", "cls", "json", "txt", "gz", "zst", "bz2", "xz", "rest",
               "lzma", "br", "lz4", "zip", "wav", "flac", "mp3", "ogg", "webp", "jpeg", "new", "reads",
-              "dualstack", "snd"}
+              "dualstack", "snd", "parquet", "offsets", "bin", "mds", "snappy", "zstd"}
 
 
 def options_of(root):

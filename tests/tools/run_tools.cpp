@@ -123,7 +123,7 @@ void check_options(const std::string& index, const std::string& verify, const st
   require_said(run(index + " x --bogus"), 2, "not expected: --bogus");
   require_said(run(index + " x --stream --headers"), 2, "excludes");
   require_said(run(index + " x --format pages"), 2,
-               "--format: pages not in {tar,lines,tfrecord,recordio,objects,classes,folders}");
+               "--format: pages not in {tar,lines,tfrecord,recordio,objects,classes,folders,mds,npy,megatron}");
   require_said(run(index + " x --shards 0"), 2, "--shards: '0' is no whole number above 0");
   require_said(run(index + " x --out"), 2, "--out");
   require_said(run(verify + " x"), 2, "FINGERPRINTS is required");
@@ -346,6 +346,20 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(run(index + " --format tfrecord s3://corpus/records/"), 0, "1 shard, 2 samples, 3 B in samples");
   require_said(run(index + " --format tfrecord s3://corpus/text/a"), 1,
                "a.jsonl at byte 0: the object ends in the middle of record 0");
+  // An MDS shard of a sample "abc", and two documents of Megatron.
+  const std::string columns = R"({"column_encodings": ["str"], "column_names": ["a"], "column_sizes": [null],)"
+                              R"( "format": "mds", "version": 2})";
+  const char begin = static_cast<char>(12 + columns.size());
+  server.put("corpus", "mds/0/x.mds", std::string("\1\0\0\0", 4) + begin + std::string(3, '\0') +
+                                          static_cast<char>(begin + 7) + std::string(3, '\0') + columns +
+                                          std::string("\3\0\0\0abc", 7));
+  require_said(run(index + " --format mds s3://corpus/mds/"), 0, "1 shard, 1 samples, 7 B in samples");
+  require_said(run(index + " --format mds s3://corpus/mds/"), 0, "1 shard, 1 samples, 7 B in samples");
+  server.put("corpus", "mds/index.json", std::string("{\"shards\": [], \"version\": 2}"));
+  server.put("corpus", "mds/0/x.mds", std::string("\2\0\0\0", 4));
+  require_said(run(index + " --format mds s3://corpus/mds/"), 1, "0/x.mds: no index.json names this shard");
+  server.put("corpus", "tokens/x.bin", std::string("aabb"));
+  require_said(run(index + " --format megatron s3://corpus/tokens/"), 2, "there is no s3://corpus/tokens/x.idx");
   server.put("corpus", "images/cat/1.jpg", std::string("cat"));
   server.put("corpus", "images/dog/1.jpg", std::string("dog"));
   server.put("corpus", "images/README", std::string("these are images"));

@@ -23,15 +23,16 @@
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
+#include <millrace/index/mds.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/equal_batches.hpp>
 
+#include "tests/support/catch.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/rank_threads.hpp"
-#include "tests/support/catch.hpp"
 
 namespace mill = millrace;
 
@@ -68,6 +69,19 @@ void train_step(model& m, const mill::tensor_view& x, const mill::tensor_view& y
     for (int k = 0; k < 3; ++k) m.wrong += x.values<float>()[3 * i + k] == static_cast<float>(10 * label + k) ? 0 : 1;
   }
 }
+
+// begin mds
+void train_on_mds(mill::runtime& rt, const std::string& folder, mill::rank mine, std::int64_t& sum, seen& m) {
+  const mill::dataset corpus(mill::files(), folder, {.index = folder + "/train.index", .format = mill::mds()});
+  auto run = rt.run(mill::epochs(corpus, {.seed = 7, .batch = 4, .rank = mine}) | mill::batch());
+  for (const std::vector<mill::sample>& batch : run) {
+    for (const mill::sample& s : batch) {
+      if (s.weight() != 0) sum += mill::mds_int(s["id"], "int", s.from.at(s.key));  // columns = {"id": "int", ...}
+    }
+    train_step(m, batch);
+  }
+}
+// end mds
 
 // begin world
 /// On whatever number of ranks this start has: the state before may be of another one.
@@ -165,8 +179,8 @@ void train_balanced(mill::runtime& rt, const mill::dataset& corpus, const std::m
                     mill::rank mine, seen& m) {
   std::map<std::uint64_t, std::uint32_t> class_of;
   for (const auto& [key, label] : labels) class_of[mill::key_hash(key)] = label;
-  const mill::dataset balanced = corpus.balanced(
-      [class_of](const mill::indexed_sample& s) { return class_of.at(s.key_hash); }, {.samples = 600});
+  const mill::dataset balanced =
+      corpus.balanced([class_of](const mill::indexed_sample& s) { return class_of.at(s.key_hash); }, {.samples = 600});
   auto run = rt.run(mill::epochs(balanced, {.seed = 7, .batch = 4, .rank = mine}) | mill::batch());
   for (const std::vector<mill::sample>& batch : run) train_step(m, batch);
 }
@@ -262,6 +276,45 @@ TEST_CASE("guide: every image of a folder is trained on once, by one of two rank
     CHECK(images.classes()[std::stoul(std::string(s["cls"].view()))] == s["jpg"].view());
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("guide: samples of MDS shards are trained on once, by two ranks in equally many steps") {
+  mill::test::temporary_folder at;
+  const auto number = [](std::uint64_t value, int size) {
+    std::string out;
+    for (; size > 0; --size, value >>= 8) out += static_cast<char>(value & 255);
+    return out;
+  };
+  const std::string columns =
+      R"({"column_encodings": ["int", "str"], "column_names": ["id", "text"], "column_sizes": [8, null],)"
+      R"( "compression": null, "format": "mds", "hashes": [], "size_limit": 67108864, "version": 2)";
+  std::string index;
+  for (std::uint64_t shard = 0; shard < 2; ++shard) {
+    std::string table;
+    std::string samples;
+    const std::size_t begin = 4 + 4 * 12 + columns.size() + 1;
+    for (std::uint64_t i = 0; i < 11; ++i) {
+      table += number(begin + samples.size(), 4);
+      samples += number(2, 4) + number(11 * shard + i, 8) + "hi";
+    }
+    const std::string file = number(11, 4) + table + number(begin + samples.size(), 4) + columns + "}" + samples;
+    const std::string name = "shard.0000" + std::to_string(shard) + ".mds";
+    std::ofstream(at.file(name), std::ios::binary) << file;
+    index += (shard == 0 ? "" : ", ") + columns + R"(, "raw_data": {"basename": ")" + name + R"(", "bytes": )" +
+             std::to_string(file.size()) + R"(, "hashes": {}}, "samples": 11, "zip_data": null})";
+  }
+  std::ofstream(at.file("index.json")) << R"({"shards": [)" << index << R"(], "version": 2})";
+  seen ranks[2];
+  std::int64_t sum = 0;
+  mill::runtime rt;
+  train_on_mds(rt, at.path(), {}, sum, ranks[0]);
+  CHECK(sum == 21 * 22 / 2);
+  CHECK(ranks[0].keys.size() == 22);
+  CHECK(ranks[0].keys.count("shard.00001.mds#10") == 1);
+  ranks[0] = seen();
+  for (std::uint32_t r = 0; r < 2; ++r) train_on_mds(rt, at.path(), {.index = r, .world_size = 2}, sum, ranks[r]);
+  CHECK(sum == 21 * 22);
+  CHECK(ranks[0].steps == ranks[1].steps);
 }
 
 TEST_CASE("guide: rows of arrays are trained on in every epoch, by four ranks and then by three") {

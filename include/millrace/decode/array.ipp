@@ -188,8 +188,16 @@ class npy_header {
   std::string_view left_;
 };
 
-inline array npy_of(const bytes& file) {
-  const std::string_view text = file.view();
+/// Type and shape of a .npy, and the byte where its elements begin.
+struct npy_layout {
+  dtype type = dtype::u8;
+  shape dims;
+  std::size_t data = 0;
+};
+inline constexpr std::size_t largest_npy_header = 1 << 16;
+
+/// `text` is all of the file, or its first 12 + largest_npy_header bytes.
+inline npy_layout npy_layout_of(std::string_view text) {
   if (!text.starts_with("\x93NUMPY")) throw no_tensor("not a .npy: it begins otherwise");
   if (text.size() < 12) throw decode_error("the .npy is cut short");
   const auto byte = [text](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(text[i])); };
@@ -200,8 +208,7 @@ inline array npy_of(const bytes& file) {
   const std::size_t begin = version == 1 ? 10 : 12;
   std::size_t size = byte(8) | byte(9) << 8;
   if (version > 1) size |= byte(10) << 16 | byte(11) << 24;
-  constexpr std::size_t largest = 1 << 16;
-  if (size > largest) throw decode_error("the .npy has a header of " + std::to_string(size) + " bytes");
+  if (size > largest_npy_header) throw decode_error("the .npy has a header of " + std::to_string(size) + " bytes");
   if (size > text.size() - begin) throw decode_error("the .npy is cut short in its header");
   const npy_header header(text.substr(begin, size));
   std::size_t longer = 0;
@@ -213,8 +220,12 @@ inline array npy_of(const bytes& file) {
   if (header.fortran && longer > 1 && !empty) {
     throw no_tensor("the .npy is in Fortran's order: save numpy.ascontiguousarray() of it");
   }
-  const std::size_t data = begin + size;
-  return array(file.slice(data, file.size() - data), *header.type, header.dims);
+  return {*header.type, header.dims, begin + size};
+}
+
+inline array npy_of(const bytes& file) {
+  const npy_layout layout = npy_layout_of(file.view());
+  return array(file.slice(layout.data, file.size() - layout.data), layout.type, layout.dims);
 }
 
 }  // namespace detail

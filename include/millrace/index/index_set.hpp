@@ -55,11 +55,33 @@ class index_set {
   /// The order_options::slice that fits these samples.
   std::uint64_t slice() const noexcept {
     // An object is a request, whichever is read next; of rows in memory nothing is read.
-    return of_objects(format()) || in_memory() ? 1 : slice_for(samples(), sample_bytes_);
+    if (of_objects(format()) || in_memory()) return 1;
+    const std::uint64_t fits = slice_for(samples(), sample_bytes_);
+    // What is unpacked together is best used together.
+    return by_groups() ? std::min<std::uint64_t>(largest_group_, 1 << 24)
+           : counts_->groups().empty()
+               ? fits
+               : std::clamp<std::uint64_t>(counts_->samples() / (counts_->groups().size() - 1), fits, 1 << 24);
+  }
+  /// Whether the slices of an order are groups of samples that are unpacked together, unless another length is asked
+  /// for: where all shards have them, and nothing was selected. slice() is then the length of the longest.
+  bool by_groups() const noexcept { return !counts_->groups().empty() && selection_ == nullptr; }
+  /// The options of order(): `slice` 0 means slice(), or by groups.
+  order_options options_of(std::uint64_t tracks, std::uint64_t slice, std::uint64_t hosts = 1) const noexcept {
+    order_options made;
+    made.tracks = tracks;
+    made.hosts = hosts;
+    made.slice = slice != 0 ? slice : this->slice();
+    made.groups = slice == 0 && by_groups();
+    return made;
   }
   /// Of all shards; of none: tar.
   sample_format format() const noexcept { return indexes_->empty() ? sample_format::tar : indexes_->front().format(); }
 
+  /// Whether any of them has checksums of its samples.
+  bool has_checksums() const noexcept {
+    return std::any_of(begin(), end(), [](const shard_index& index) { return index.has_checksums(); });
+  }
   /// Whether the samples are rows of arrays in memory, of which nothing is read.
   bool in_memory() const noexcept {
     return format() == sample_format::arrays && !indexes_->front().has_mapped_rows();
@@ -74,7 +96,11 @@ class index_set {
   std::shared_ptr<const shard_counts> counts_;
   std::shared_ptr<const shard_counts> entries_;
   std::shared_ptr<const sample_selection> selection_;
+  /// Adds the lengths of the index's groups.
+  static void add_groups(const shard_index& index, std::vector<std::uint64_t>& groups);
+
   std::uint64_t sample_bytes_ = 0;
+  std::uint64_t largest_group_ = 0;
   hash128 digest_;
 };
 
@@ -96,12 +122,26 @@ inline index_set::index_set(std::vector<shard_index> indexes) {
                             indexes.front().name() + " of " + format_name(indexes.front().format()),
                         where{index.name(), std::nullopt, {}});
     }
+    if (index.format_text() != indexes.front().format_text() || index.settings() != indexes.front().settings()) {
+      throw index_error("an index is of " + index.format_text() + " (" + index.settings() + "), and that of " +
+                            indexes.front().name() + " of " + indexes.front().format_text() + " (" +
+                            indexes.front().settings() + ')',
+                        where{index.name(), std::nullopt, {}});
+    }
     counts.push_back(index.samples());
     digest.add(index.digest());
     sample_bytes_ += index.sample_bytes();
   }
+  std::vector<std::uint64_t> groups;
+  const bool grouped = std::all_of(indexes.begin(), indexes.end(), [](const shard_index& i) {
+    return i.format() == sample_format::described && (i.groups() != 0 || i.samples() == 0);
+  });
+  for (const shard_index& index : indexes) {
+    if (grouped) add_groups(index, groups);
+  }
+  for (const std::uint64_t n : groups) largest_group_ = std::max(largest_group_, n);
   indexes_ = std::make_shared<const std::vector<shard_index>>(std::move(indexes));
-  counts_ = entries_ = std::make_shared<const shard_counts>(counts);
+  counts_ = entries_ = std::make_shared<const shard_counts>(counts, groups);
   digest_ = digest.value();
 }
 
@@ -116,6 +156,35 @@ inline index_set::index_set(const index_set& of, std::shared_ptr<const sample_se
   digest.add(of.digest_);
   digest.add(selection_->digest());
   digest_ = digest.value();
+}
+
+/// The first sample of a group begins where the group's text does. Groups are mostly as long as the one before.
+inline void index_set::add_groups(const shard_index& index, std::vector<std::uint64_t>& groups) {
+  const std::uint64_t samples = index.samples();
+  std::uint64_t first = 0;
+  std::uint64_t length = index.groups() == 0 ? 0 : samples / index.groups();
+  for (std::size_t g = 0; g < index.groups(); ++g) {
+    const std::uint64_t end = index.group_text_end(g);
+    const bool last = g + 1 == index.groups();
+    std::uint64_t next = last ? samples : first + length;
+    if (!last && (next >= samples || index.offset(static_cast<std::size_t>(next)) != end)) {
+      std::uint64_t high = samples;
+      for (next = first; next < high;) {
+        const std::uint64_t middle = next + (high - next) / 2;
+        if (index.offset(static_cast<std::size_t>(middle)) < end) {
+          next = middle + 1;
+        } else {
+          high = middle;
+        }
+      }
+    }
+    if (next <= first) {
+      throw index_error("group " + std::to_string(g) + " has no samples", where{index.name(), std::nullopt, {}});
+    }
+    length = next - first;
+    groups.push_back(length);
+    first = next;
+  }
 }
 
 inline std::optional<std::size_t> index_set::find(std::string_view name) const noexcept {

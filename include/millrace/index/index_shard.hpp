@@ -23,6 +23,7 @@
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/index_builder.hpp>
+#include <millrace/index/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/s3/error.hpp>
@@ -81,6 +82,24 @@ inline reading_cost cost_of_headers(std::uint64_t bytes, std::uint64_t mean_memb
   return {hops, std::min(bytes, hops * options.hop)};
 }
 
+namespace detail {
+
+/// What makes an index of a shard that a shard_format describes.
+class scan_of_shard {
+ public:
+  scan_of_shard() = default;
+  scan_of_shard(std::shared_ptr<const shard_format> f, std::shared_ptr<const void> m)
+      : format(std::move(f)), metadata(std::move(m)) {}
+  /// Null where the shard is of another format, or is not read as a whole.
+  std::unique_ptr<shard_scanner> of(const std::string& name, const shard& object) const {
+    return format == nullptr ? nullptr : format->scanner(name, object, metadata);
+  }
+  std::shared_ptr<const shard_format> format;
+  std::shared_ptr<const void> metadata;
+};
+
+}  // namespace detail
+
 /// Makes the index of a plain tar shard, a text file or one of records that lies in a store, which calls it `name`.
 /// The object must stay the version that was read first, and be that of `object`'s ETag and size where these are known.
 ///
@@ -101,7 +120,7 @@ inline reading_cost cost_of_headers(std::uint64_t bytes, std::uint64_t mean_memb
 /// was read twice, and they say whether it was the same; changed_error where the size is not the one that was listed.
 template <class Storage = storage>
 task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object, std::string name,
-                              index_shard_options options = {});
+                              index_shard_options options = {}, detail::scan_of_shard scan = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
@@ -120,7 +139,7 @@ class index_reading {
 };
 
 /// `pool` may be empty. A template, so that it is not emitted where it is not used.
-template <class Builder>
+template <class Builder = shard_scanner>
 task<void> add_records(std::shared_ptr<Builder> builder, bytes piece, const cpu_pool::share& pool) {
   if (!pool) {
     builder->add(piece.view());
@@ -132,16 +151,18 @@ task<void> add_records(std::shared_ptr<Builder> builder, bytes piece, const cpu_
 
 template <class Storage>
 task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard object, std::string name,
-                                   index_shard_options options, bool again) {
+                                   index_shard_options options, scan_of_shard scan, bool again) {
   index_reading out;
-  const bool records = of_records(options.format);
-  const bool checked = options.format == sample_format::tfrecord;  // by what is in it
+  const bool records = scan.format != nullptr || of_records(options.format);
   const bool verify = options.verify && from->over_network(object.url);
   const std::size_t probe = records || options.way == index_way::stream ? options.part
                             : options.way == index_way::headers ? options.hop
                                                                 : std::min<std::size_t>(options.part, MiB);
   indexed_object source(from, std::move(object), options.part, again);
   bytes head = co_await source.read(0, probe);
+  std::shared_ptr<shard_scanner> builder;
+  if (scan.format != nullptr) builder = scan.of(name, source.object());
+  const bool checked = builder != nullptr ? builder->verifies() : options.format == sample_format::tfrecord;
   if (!records && (head.size() >= tar::detect_bytes || source.ended(head.size()))) {
     require_plain_tar(source.object(), head.view());
   }
@@ -172,17 +193,19 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
   executor& ex = here.get_executor();
   try {
     if (records) {
-      const auto builder = std::make_shared<record_index_builder>(
-          std::move(name), source.object(), head.view().substr(0, tar::detect_bytes), options.max_line,
-          options.format);
+      if (builder == nullptr) {
+        builder = std::make_shared<record_index_builder>(std::move(name), source.object(),
+                                                         head.view().substr(0, tar::detect_bytes), options.max_line,
+                                                         options.format);
+      }
       std::uint64_t fed = head.size();
       const cpu_pool::share pool = builder->packed() ? cpu_pool::share::of(here.runtime()) : cpu_pool::share();
-      co_await add_records(builder, std::move(head), pool);
+      co_await add_records<>(builder, std::move(head), pool);
       while (!source.ended(fed)) {
         bytes more = co_await source.read(fed, options.part);
         fed += more.size();
         came(more);
-        co_await add_records(builder, std::move(more), pool);
+        co_await add_records<>(builder, std::move(more), pool);
       }
       if (check != nullptr) co_await check->compare(0);
       const std::uint64_t size = source.size();
@@ -192,15 +215,15 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
       co_return std::move(out);
     }
     tar::reader reader = index_reader(source.object(), headers);
-    index_builder builder(std::move(name), source.object().shown(),
-                          headers ? index_builder::checksums::none : index_builder::checksums::crc32c);
+    index_builder tars(std::move(name), source.object().shown(),
+                       headers ? index_builder::checksums::none : index_builder::checksums::crc32c);
     std::uint64_t fed = head.size();
     reader.feed(std::move(head));
     tar::entry e;
     bool finished = false;
     for (;;) {
       if (reader.next(e)) {
-        builder.add(e);
+        tars.add(e);
         continue;
       }
       if (reader.done()) break;
@@ -232,9 +255,9 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
     if (check != nullptr) co_await check->compare(0);
     archive_warnings warnings(ex, options.report && !again);
     warnings.add(source.object(), reader.warning());
-    warnings.add_once(source.object(), builder.warning());
+    warnings.add_once(source.object(), tars.warning());
     const std::uint64_t size = source.size();
-    out.index = builder.finish(size, source.object().etag);
+    out.index = tars.finish(size, source.object().etag);
     out.verified = check != nullptr || !verify;
   } catch (const archive_error&) {
     out.error = std::current_exception();
@@ -252,7 +275,7 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
 
 template <class Storage>
 task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object, std::string name,
-                              index_shard_options options) {
+                              index_shard_options options, detail::scan_of_shard scan) {
   options.part = std::max<std::size_t>(options.part, 64 * KiB);
   options.hop = std::clamp<std::size_t>(options.hop, 512, options.part);
   const coroutine_context here = co_await this_context();
@@ -260,7 +283,7 @@ task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object,
   std::vector<detail::index_reading> before;
   for (;;) {
     detail::index_reading now =
-        co_await detail::read_for_index<Storage>(from, std::move(object), name, options, !before.empty());
+        co_await detail::read_for_index<Storage>(from, std::move(object), name, options, scan, !before.empty());
     if (now.verified) co_return std::move(*now.index);
     if (once) std::rethrow_exception(now.error);
     for (const detail::index_reading& other : before) {

@@ -2,7 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+#include <type_traits>
+#include <utility>
+
 namespace millrace {
+
+class shard_format;
 
 /// What the samples of a dataset are in its store.
 enum class sample_format : unsigned char {
@@ -35,6 +41,8 @@ enum class sample_format : unsigned char {
   /// checksums of their own. Records of several parts are joined when they are read. For MXNet's header and labels:
   /// records/mx_record.hpp.
   recordio,
+  /// Shards are of a format that has a header of its own: a shard_format, which is given in its place (dataset_format).
+  described,
 };
 
 /// Whether objects are samples, or parts of them, and no shards.
@@ -42,9 +50,9 @@ constexpr bool of_objects(sample_format f) noexcept {
   return f >= sample_format::objects && f <= sample_format::folders;
 }
 
-/// Whether shards are files of records of one field each.
+/// Whether shards are files of records, each of which is read as a whole.
 constexpr bool of_records(sample_format f) noexcept {
-  return f == sample_format::lines || f == sample_format::tfrecord || f == sample_format::recordio;
+  return f == sample_format::lines || f >= sample_format::tfrecord;
 }
 
 /// As messages name it.
@@ -58,8 +66,32 @@ constexpr const char* format_name(sample_format f) noexcept {
     case sample_format::arrays: return "arrays";
     case sample_format::tfrecord: return "tfrecord";
     case sample_format::recordio: return "recordio";
+    case sample_format::described:
+      return "described";
   }
   return "";
 }
+
+/// What dataset_options::format takes: a sample_format, or a format that has a header of its own, as its function
+/// returns it: `{.format = mill::mds()}`.
+class dataset_format {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): options are written so
+  constexpr dataset_format(sample_format f = sample_format::tar) noexcept : kind_(f) {}
+  template <class Format>
+    requires std::is_convertible_v<std::shared_ptr<Format>, std::shared_ptr<const shard_format>>
+  // NOLINTNEXTLINE(google-explicit-constructor): options are written so
+  dataset_format(std::shared_ptr<Format> shards) noexcept
+      : kind_(sample_format::described), shards_(std::move(shards)) {}
+
+  // NOLINTNEXTLINE(google-explicit-constructor): to be compared with one
+  operator sample_format() const noexcept { return kind_; }
+  /// Null where it is one of the others.
+  const std::shared_ptr<const shard_format>& shards() const noexcept { return shards_; }
+
+ private:
+  sample_format kind_;
+  std::shared_ptr<const shard_format> shards_;
+};
 
 }  // namespace millrace

@@ -45,6 +45,7 @@ class index_file_reader;
 class record_index_builder;
 class object_index_builder;
 }  // namespace detail
+class sample_index_builder;
 
 /// What a shard holds, without its bytes (sample_format):
 ///
@@ -71,11 +72,11 @@ class object_index_builder;
 /// The file (write(), read()), all numbers unsigned and little-endian:
 ///
 ///     byte  0   8 bytes  "mrindex" and a line feed
-///           8   4        version: 1, of a tar; 3, of compressed text or records; 2, of the
+///           8   4        version: 1, of a tar; 3, of compressed text or records; 4, of a shard_format; 2, of the
 ///                        others
 ///          12   4        flags: bit 0 checksums are there, bit 1 hashes of keys are there (of all but tars: keys are
 ///                        known), bit 2 samples' offsets are those of their headers (else of their first body less
-///                        512), bits 8 to 15, in versions 2 and 3, the sample_format; the others 0
+///                        512), bits 8 to 15, from version 2 on, the sample_format; the others 0
 ///          16   8        length of this index in bytes, all of it
 ///          24   8        length of the object
 ///          32   8        S: samples
@@ -84,13 +85,15 @@ class object_index_builder;
 ///          64            the name; the ETag as the store sends it; each extension: 2 bytes length, and its bytes;
 ///                        zeros up to a multiple of 16. In version 3 there are X frames, or groups of them, in
 ///                        the extensions' place, and one more for their end: 8 bytes where it begins in the
-///                        object, 8 where its text begins
+///                        object, 8 where its text begins. In version 4 the first two extensions are the format's name
+///                        and its settings, the others the description of the shard, in parts of 65,535 bytes; frames
+///                        may follow them
 ///             of a tar:
 ///               16 S     each sample: 8 bytes hash of the key (0: unknown); 6 bytes offset of its first header / 512;
 ///                        2 bytes number of fields
 ///               16 F     each field, sample by sample: 4 bytes (offset of its body - offset of the sample) / 512;
 ///                        4 bytes CRC32C of the body (0: unknown); 5 bytes its length; 3 bytes number of its extension
-///             of lines and records (F = S):
+///             of lines, of records and of a shard_format (F = S):
 ///               16 S     each line: 6 bytes its offset; 6 bytes its length without the line end; 4 bytes its CRC32C.
 ///                        Of a TFRecord those of its data, of RecordIO those of all of its parts with their heads, but
 ///                        not of what pads the last one
@@ -126,6 +129,12 @@ class shard_index {
   /// Of the shard, as who made the index calls it; of objects: their folder's, without the slash at its end.
   const std::string& name() const noexcept { return name_; }
   sample_format format() const noexcept { return format_; }
+  /// Of a shard_format: its name, its settings, and what it has written of this shard. Else empty.
+  std::string format_text() const { return text_of_format(0); }
+  std::string settings() const { return text_of_format(1); }
+  std::string description() const;
+  /// Whether it is of that format, of the same settings: by index/shard_format.hpp.
+  bool is_of(const dataset_format& format) const;
   const std::string& etag() const noexcept {
     return etag_;
   }  ///< of the object that was read; empty: the store has none
@@ -144,6 +153,14 @@ class shard_index {
   detail::frame_range frames_of(std::uint64_t begin, std::uint64_t end) const noexcept;
   /// Whether it is of compressed text: then offsets are those of the text.
   bool is_packed() const noexcept { return !frames_.empty(); }
+  /// Of a shard_format whose samples are unpacked by groups: how many there are, that of a sample that begins at this
+  /// byte of the text, and what group `g` takes in the object and in the text.
+  std::size_t groups() const noexcept { return is_packed() ? frames_.size() / 2 - 1 : 0; }
+  std::size_t group_of(std::uint64_t offset) const noexcept;
+  detail::frame_range group(std::size_t g) const noexcept {
+    return {frames_[2 * g], frames_[2 * g + 2], frames_[2 * g + 1]};
+  }
+  std::uint64_t group_text_end(std::size_t g) const noexcept { return frames_[2 * g + 3]; }
   /// Of all samples, each from its first header to its last byte.
   std::uint64_t sample_bytes() const noexcept;
   /// Whether field::crc is known: not where only headers were read, nor in foreign indexes.
@@ -250,6 +267,7 @@ class shard_index {
   friend detail::index_file_reader;
   friend detail::record_index_builder;
   friend detail::object_index_builder;
+  friend sample_index_builder;
   static constexpr std::uint32_t with_checksums = 1;
   static constexpr std::uint32_t with_keys = 2;
   static constexpr std::uint32_t with_headers = 4;
@@ -262,6 +280,10 @@ class shard_index {
   static constexpr std::size_t recordio_head = 8;   // of each part; it is in the record's row
 
   bool has_records() const noexcept { return of_records(format_); }
+  bool is_described() const noexcept { return format_ == sample_format::described; }
+  std::string text_of_format(std::size_t i) const {
+    return is_described() && i < extensions_.size() ? extensions_[i] : std::string();
+  }
   /// Empty: samples are no records.
   std::string_view record_field() const noexcept {
     return format_ == sample_format::lines ? "line" : has_records() ? "record" : std::string_view();

@@ -181,6 +181,21 @@ MILLRACE_INLINE detail::frame_range shard_index::frames_of(std::uint64_t begin, 
   return {frames_[2 * first], frames_[2 * behind(end - 1)], frames_[2 * first + 1]};
 }
 
+MILLRACE_INLINE std::size_t shard_index::group_of(std::uint64_t offset) const noexcept {
+  std::size_t low = 0;
+  for (std::size_t high = groups(); high - low > 1;) {
+    const std::size_t middle = (low + high) / 2;
+    (frames_[2 * middle + 1] > offset ? high : low) = middle;
+  }
+  return low;
+}
+
+MILLRACE_INLINE std::string shard_index::description() const {
+  std::string all;
+  for (std::size_t i = 2; is_described() && i < extensions_.size(); ++i) all += extensions_[i];
+  return all;
+}
+
 MILLRACE_INLINE std::string shard_index::key(std::size_t sample) const {
   if (format_ == sample_format::tar) return {};
   if (has_records()) return name_ + '#' + std::to_string(sample);
@@ -274,7 +289,7 @@ MILLRACE_INLINE void shard_index::write(std::string& out) const {
   }
   out.reserve(start + static_cast<std::size_t>(length));
   out += magic;
-  detail::append_le(out, format_ == sample_format::tar ? 1 : is_packed() ? 3 : 2, 4);
+  detail::append_le(out, format_ == sample_format::tar ? 1 : is_described() ? 4 : is_packed() ? 3 : 2, 4);
   detail::append_le(out, flags_ | static_cast<std::uint32_t>(format_) << 8, 4);
   detail::append_le(out, length, 8);
   detail::append_le(out, object_size_, 8);
@@ -282,7 +297,7 @@ MILLRACE_INLINE void shard_index::write(std::string& out) const {
   detail::append_le(out, fields(), 8);
   detail::append_le(out, name_.size(), 4);
   detail::append_le(out, etag_.size(), 4);
-  detail::append_le(out, is_packed() ? frames_.size() / 2 - 1 : extensions_.size(), 4);
+  detail::append_le(out, is_packed() && !is_described() ? groups() : extensions_.size(), 4);
   detail::append_le(out, extension_bytes(), 4);
   out += name_;
   out += etag_;
@@ -338,6 +353,7 @@ class shard_index::parser {
       case sample_format::lines:
       case sample_format::tfrecord:
       case sample_format::recordio:
+      case sample_format::described:
         records(out, out.rows_, number(32, 8));
         break;
       default:
@@ -393,8 +409,8 @@ class shard_index::parser {
   void check_kind() const {
     if (text_.substr(0, 8) != magic) fail(0, "not an index: it does not begin with \"mrindex\"");
     const std::uint64_t version = number(8, 4);
-    if (version < 1 || version > 3) {
-      fail(8, "the index has version " + std::to_string(version) + "; this program reads versions 1 to 3");
+    if (version < 1 || version > 4) {
+      fail(8, "the index has version " + std::to_string(version) + "; this program reads versions 1 to 4");
     }
   }
   /// What follows is as write() wrote it, or forged.
@@ -412,8 +428,9 @@ class shard_index::parser {
       fail(13, "the index is of a format that version 2 does not know");
     }
     packed_ = version == 3;
-    if (packed_ && !of_records(static_cast<sample_format>(format))) {
-      fail(13, "the index is of a format that version 3 does not know");
+    const bool described = format == static_cast<std::uint64_t>(sample_format::described);
+    if ((packed_ && (described || !of_records(static_cast<sample_format>(format)))) || (version == 4) != described) {
+      fail(13, "the index is of a format that version " + std::to_string(version) + " does not know");
     }
     out.format_ = static_cast<sample_format>(format);
     out.object_size_ = number(24, 8);
@@ -442,11 +459,18 @@ class shard_index::parser {
     out.name_ = take(number(48, 4));
     out.etag_ = take(number(52, 4));
     const std::size_t end = at + static_cast<std::size_t>(number(60, 4));
-    if (packed_) frames(out, at, end);
+    if (packed_) {
+      if (number(56, 4) != (end - at) / 16 - 1) fail(56, "the number of frames contradicts the bytes of their part");
+      frames(out, at, end);
+    }
     for (std::uint64_t i = packed_ ? 0 : number(56, 4); i > 0; --i) {
       if (end - at < 2 || end - at - 2 < number(at, 2)) fail(at, "an extension reaches beyond its part of the index");
       at += 2;
       out.extensions_.push_back(take(number(at - 2, 2)));
+    }
+    if (out.is_described()) {
+      if (out.extensions_.size() < 2) fail(56, "the index does not say of which format it is");
+      if (at != end) frames(out, at, end);
     }
     if (at != end) fail(at, "there is something after the extensions");
     for (; at < rows_; ++at) {
@@ -454,9 +478,7 @@ class shard_index::parser {
     }
   }
   void frames(shard_index& out, std::size_t& at, std::size_t end) const {
-    if (number(56, 4) != (end - at) / 16 - 1 || (end - at) % 16 != 0) {
-      fail(56, "the number of frames contradicts the bytes of their part");
-    }
+    if ((end - at) % 16 != 0) fail(56, "the number of frames contradicts the bytes of their part");
     out.frames_.reserve((end - at) / 8);
     for (; at < end; at += 16) {
       const std::uint64_t place = number(at, 8);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
@@ -33,6 +34,9 @@ struct order_options {
   /// Hosts of which each is the home of its own samples, the same ones in every epoch: 1 to 2^24, a divisor of the
   /// tracks. 1: there are no homes.
   std::uint64_t hosts = 1;
+  /// Slices are the groups of shard_counts::groups(), of whatever length, where there are any; `slice` means nothing
+  /// then.
+  bool groups = false;
 };
 
 /// A good order_options::slice: the largest power of two with at most 4 MiB and 256 samples; at least 1.
@@ -51,6 +55,9 @@ inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes) noexc
 /// **tracks** of equal length, to one sample; the order deals one sample of every track in turn: position g is sample
 /// g / tracks of track g mod tracks. Within a slice the samples are permuted, and each track begins somewhere in its
 /// slice and comes back to its beginning at the end, so that not all of them change slices at once.
+///
+/// Of samples that are read by groups (order_options::groups), the groups are the slices: cuts are the same in all
+/// epochs, and tracks begin where they begin on the tape. The order of an epoch takes 8 bytes for each of them, too.
 ///
 /// With a selection, its entries stand in the place of the shards' samples: a subset, or what is drawn by weights.
 ///
@@ -75,6 +82,8 @@ class sample_order {
   std::uint64_t tracks() const noexcept { return tracks_; }
   std::uint64_t slice() const noexcept { return slice_; }
   std::uint64_t hosts() const noexcept { return hosts_; }
+  /// Whether the slices are groups.
+  bool by_groups() const noexcept { return tape_begins_ != nullptr; }
   const shard_counts& counts() const noexcept { return *counts_; }
 
   /// The sample at a position below size(); a usage_error otherwise. About 0.1 us; who goes along takes a
@@ -121,6 +130,8 @@ class sample_order {
       return (first * slice < end ? first * slice : end) - line.begin;
     }
   };
+  /// Of groups, the number on the tape of the one that has this place.
+  std::size_t group_at(std::uint64_t place) const noexcept;
   home home_at(std::uint64_t host) const noexcept;
   std::uint64_t host_at(std::uint64_t place) const noexcept;
   /// The sample that slice number `s`, in the order of homes, begins with.
@@ -142,6 +153,7 @@ class sample_order {
   std::uint64_t tape_key_;
   permutation tape_;   // of one host
   permutation homes_;  // of several: the slices in the order of their homes
+  std::shared_ptr<const std::vector<std::uint64_t>> tape_begins_;  // of groups, and where the last one ends; or null
   std::uint64_t seed_;
   std::uint64_t epoch_;
 };
@@ -199,6 +211,25 @@ inline sample_order::sample_order(std::shared_ptr<const shard_counts> counts, st
   tape_key_ = detail::key_of(seed, epoch, 2);
   (hosts_ == 1 ? tape_ : homes_) = permutation(full_slices_, hosts_ == 1 ? tape_key_ : detail::key_of(seed, 0, 5));
   slice_key_ = detail::mix64(detail::key_of(seed, epoch, 3));
+  if (!options.groups || selection_ != nullptr || counts_->groups().empty()) return;
+  const std::vector<std::uint64_t>& groups = counts_->groups();
+  if (hosts_ > 1) {
+    throw configuration_error("samples that are read by groups have no homes on hosts: hosts must be 1");
+  }
+  tape_ = permutation(groups.size() - 1, tape_key_);
+  phase_ = 0;
+  std::vector<std::uint64_t> begins{0};
+  begins.reserve(groups.size());
+  for (std::size_t i = 0; i + 1 < groups.size(); ++i) {
+    const auto group = static_cast<std::size_t>(tape_(i));
+    begins.push_back(begins.back() + groups[group + 1] - groups[group]);
+  }
+  tape_begins_ = std::make_shared<const std::vector<std::uint64_t>>(std::move(begins));
+}
+
+inline std::size_t sample_order::group_at(std::uint64_t place) const noexcept {
+  return static_cast<std::size_t>(std::upper_bound(tape_begins_->begin(), tape_begins_->end(), place) -
+                                  tape_begins_->begin() - 1);
 }
 
 inline sample_order::stretch sample_order::track(std::uint64_t track) const noexcept {
@@ -230,13 +261,18 @@ inline sample_order::home sample_order::home_at(std::uint64_t host) const noexce
 
 inline std::uint64_t sample_order::rotation(std::uint64_t track) const noexcept {
   const stretch on_tape = this->track(track);
-  if (on_tape.length == 0) return 0;
+  if (on_tape.length == 0 || by_groups()) return 0;
   const std::uint64_t aim = ((track * 0x9e3779b97f4a7c15u >> 32) * slice_) >> 32;  // multiples of the golden ratio
   const std::uint64_t in_home = on_tape.begin - (hosts_ == 1 ? 0 : home_at(home_of(track)).line.begin);
   return (aim + slice_ - in_home % slice_) % slice_ % on_tape.length;
 }
 
 inline sample_order::placed_slice sample_order::slice_at(std::uint64_t place) const noexcept {
+  if (by_groups()) {
+    const std::size_t s = group_at(place);
+    const std::uint64_t begin = (*tape_begins_)[s];
+    return {s, begin, {counts_->groups()[static_cast<std::size_t>(tape_(s))], (*tape_begins_)[s + 1] - begin}};
+  }
   if (hosts_ == 1) {
     const std::uint64_t s = place / slice_;
     const bool full = s < full_slices_;
@@ -266,6 +302,7 @@ inline sample_order::placed_slice sample_order::slice_at(std::uint64_t place) co
 inline std::uint64_t sample_order::slices_of(std::uint64_t track) const noexcept {
   const stretch on_tape = this->track(track);
   if (on_tape.length == 0) return 0;
+  if (by_groups()) return group_at(on_tape.begin + on_tape.length - 1) - group_at(on_tape.begin) + 1;
   const home h = home_at(home_of(track));
   const auto number_at = [&](std::uint64_t place) {  // on the host's tape
     const std::uint64_t at = place - h.line.begin;

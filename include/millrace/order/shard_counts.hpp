@@ -29,7 +29,10 @@ struct sample_place {
 class shard_counts {
  public:
   /// One count for each shard; 0 is allowed. configuration_error for more than 2^48 samples or 2^32 shards.
-  explicit shard_counts(std::span<const std::uint64_t> counts);
+  explicit shard_counts(std::span<const std::uint64_t> counts) : shard_counts(counts, {}) {}
+  /// The same, of samples that are read by groups: `groups` has the lengths of all of them, end to end. None is empty,
+  /// and together they are as long as the shards; 8 bytes each.
+  shard_counts(std::span<const std::uint64_t> counts, const std::vector<std::uint64_t>& groups);
 
   std::size_t shards() const noexcept { return begins_.size() - 1; }
   std::uint64_t samples() const noexcept { return begins_.back(); }
@@ -37,6 +40,9 @@ class shard_counts {
   std::uint64_t count(std::size_t shard) const noexcept { return begins_[shard + 1] - begins_[shard]; }
   /// The number, in the dataset, of the shard's first sample. For shards() it is samples().
   std::uint64_t begin(std::size_t shard) const noexcept { return begins_[shard]; }
+
+  /// Where the groups begin, and where the last one ends; empty where there are none.
+  const std::vector<std::uint64_t>& groups() const noexcept { return groups_; }
 
   /// Where sample number `x` of the dataset is; `x` must be below samples(). A look into a table and a step or two.
   sample_place find(std::uint64_t x) const noexcept { return find(x, guide_[x >> guide_bits_]); }
@@ -48,6 +54,7 @@ class shard_counts {
 
  private:
   std::vector<std::uint64_t> begins_;
+  std::vector<std::uint64_t> groups_;
   std::vector<std::uint32_t> guide_;  // the shard of every 2^guide_bits_-th sample
   int guide_bits_ = 0;
 };
@@ -55,13 +62,19 @@ class shard_counts {
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 
-inline shard_counts::shard_counts(std::span<const std::uint64_t> counts) {
+inline shard_counts::shard_counts(std::span<const std::uint64_t> counts, const std::vector<std::uint64_t>& groups) {
   if (counts.size() >= UINT32_MAX) throw configuration_error("a dataset has fewer than 2^32 shards");
   begins_.reserve(counts.size() + 1);
   begins_.push_back(0);
   for (const std::uint64_t n : counts) {
     if (n > permutation::most - begins_.back()) throw configuration_error("a dataset has at most 2^48 samples");
     begins_.push_back(begins_.back() + n);
+  }
+  if (!groups.empty()) {
+    groups_.reserve(groups.size() + 1);
+    groups_.push_back(0);
+    for (const std::uint64_t n : groups) groups_.push_back(groups_.back() + n);
+    if (groups_.back() != samples()) detail::misused("shard_counts: groups and shards have not equally many samples");
   }
   if (samples() == 0) return;
   while ((samples() >> guide_bits_) > 2 * begins_.size()) ++guide_bits_;

@@ -35,8 +35,8 @@ struct dataset_options {
   /// is never made (millrace-index writes it).
   bool make_index = true;
   /// What the samples are in the store. All but tar need an index; of objects, classes and folders the prefix is
-  /// a folder, which ends in a slash.
-  sample_format format = sample_format::tar;
+  /// a folder, which ends in a slash. A sample_format, or what the function of another format returns, as mds().
+  dataset_format format = {};
   /// What stands before the names of the index to make URLs of them. Empty: what is listed, up
   /// to the last slash.
   std::string prefix = {};

@@ -27,6 +27,7 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/index/detail/object_index.hpp>
 #include <millrace/index/index_set.hpp>
+#include <millrace/index/shard_format.hpp>
 #include <millrace/order/detail/words.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/storage_set.hpp>
@@ -305,7 +306,7 @@ MILLRACE_INLINE dataset_mix dataset_state::mix_of(
   all.samples = mix.samples;
   for (std::size_t i = 0; i < members.size(); ++i) {
     all.members.push_back({its_indexes[i], members[i].weight, dataset_door::state(members[i].of)->index_prefix(),
-                           members[i].seed});
+                           members[i].seed, dataset_door::state(members[i].of)->options.format.shards()});
   }
   return all;
 }
@@ -428,6 +429,9 @@ stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_requ
 MILLRACE_INLINE void dataset_state::check() const {
   const dataset_options none;
   if (store == nullptr) throw usage_error("dataset: the store is null");
+  if (options.format == sample_format::described && options.format.shards() == nullptr) {
+    throw usage_error("dataset: .format is null: give what its function returns");
+  }
   if (options.format == sample_format::arrays) {
     throw configuration_error("dataset: .format is arrays, which lie in no store: give them, as in "
                               "dataset(arrays({{name, array}}))");
@@ -441,12 +445,14 @@ MILLRACE_INLINE void dataset_state::check() const {
     throw configuration_error("dataset: .index and .make_index are not for a dataset whose indexes are given");
   }
   if (!indexed() && options.format != sample_format::tar) {
-    throw configuration_error(std::string("dataset: samples of sample_format::") + format_name(options.format) +
-                              " need an index: give .index, the file where it is kept");
+    throw configuration_error("dataset: samples of " + std::string(options.format.shards() ? "" : "sample_format::") +
+                              format_name(options.format) + " need an index: give .index, the file where it is kept");
   }
-  if (of == source::indexes && options.format != sample_format::tar && options.format != indexes->format()) {
-    throw configuration_error(std::string("dataset: .format is ") + format_name(options.format) +
-                              ", and the indexes that are given are of " + format_name(indexes->format()));
+  const bool said = options.format != sample_format::tar;
+  const bool alike = of != source::indexes || indexes->size() == 0 || (*indexes)[0].is_of(options.format);
+  if (said && !alike) {
+    throw configuration_error("dataset: .format is " + format_name(options.format) +
+                              ", and the indexes that are given are of " + index_format_name(*indexes));
   }
   if (of == source::indexes && of_objects(indexes->format()) && !options.prefix.empty() &&
       options.prefix.back() != '/') {
@@ -600,7 +606,7 @@ MILLRACE_INLINE std::optional<std::uint64_t> dataset::bytes() const {
 }
 MILLRACE_INLINE std::vector<std::string> dataset::classes() const {
   const std::shared_ptr<const index_set> indexes = state_->known();
-  if ((indexes != nullptr ? indexes->format() : state_->options.format) != sample_format::classes) {
+  if ((indexes != nullptr ? indexes->format() : sample_format(state_->options.format)) != sample_format::classes) {
     throw usage_error("dataset: only data of sample_format::classes has classes");
   }
   std::vector<std::string> names;
@@ -696,7 +702,11 @@ MILLRACE_INLINE std::shared_ptr<agreement> agreement_of(const rank_group& group,
   all->add({".hosts", options.hosts});
   all->add({".slice", slice});
   all->add({".index", of->indexed() ? 1U : 0U, of->indexed() ? "given" : "not given"});
-  all->add({".format", static_cast<std::uint64_t>(of->options.format)});
+  const dataset_format& format = of->options.format;
+  const std::string its_name = format_name(format);
+  const bool described = format == sample_format::described;
+  all->add({".format", described ? detail::text_hash(its_name) : static_cast<std::uint64_t>(sample_format(format)),
+            described ? its_name : std::string()});
   all->add({".shards", of->options.shards});
   all->add({".window", of->options.window});
   all->add({".window_bytes", of->options.window_bytes});

@@ -205,7 +205,7 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   }
   std::uint64_t borders = 0;
   const std::uint64_t cut = order.cut();  // all others are multiples of a slice from it
-  for (std::size_t s = 0; s < counts->shards(); ++s) {
+  for (std::size_t s = 0; s < counts->shards() && !order.by_groups(); ++s) {
     if (counts->count(s) == 0) continue;
     const std::uint64_t behind = (counts->begin(s) + plan.samples - cut) % plan.samples;
     const bool short_slice = plan.samples % order.slice() != 0;
@@ -277,9 +277,7 @@ inline epoch_plan epoch_plan::of_request(const index_set& indexes, const detail:
   prices.batch = training.batch;
   prices.seed = training.seed;
   prices.epoch = training.first_epoch;
-  prices.order = {.tracks = training.tracks,
-                  .slice = training.slice != 0 ? training.slice : indexes.slice(),
-                  .hosts = training.hosts};
+  prices.order = indexes.options_of(training.tracks, training.slice, training.hosts);
   prices.cache_bytes = indexes.in_memory() ? 0 : training.cached;
   prices.hosts = detail::hosts_of_ranks(training);
   prices.take_batches = training.take_batches;

@@ -27,7 +27,7 @@ constexpr std::size_t most_bytes(bool default_tracks) noexcept { return default_
 std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std::uint64_t world);
 
 /// The bytes that epochs() takes where none are given: those of a rank's open slices, and as many to read ahead; 128 to
-/// 256 MiB, up to 1 GiB where the tracks are not default_tracks().
+/// 256 MiB, up to 1 GiB where the tracks are not default_tracks(), or slices are groups.
 std::size_t default_bytes(const index_set& indexes, const order_options& order, std::uint64_t world);
 
 namespace detail {

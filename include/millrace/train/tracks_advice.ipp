@@ -41,8 +41,9 @@ inline constexpr std::uint64_t least_bytes = 128 * MiB;
 
 MILLRACE_INLINE std::size_t default_bytes(const index_set& indexes, const order_options& order, std::uint64_t world) {
   const bool chosen = order.tracks == default_tracks(indexes, order.slice, world);
-  return static_cast<std::size_t>(std::clamp<std::uint64_t>(detail::bytes_of_tracks(indexes, order, world),
-                                                            detail::least_bytes, detail::most_bytes(chosen)));
+  const std::uint64_t most = detail::most_bytes(chosen && !indexes.by_groups());
+  return static_cast<std::size_t>(
+      std::clamp<std::uint64_t>(detail::bytes_of_tracks(indexes, order, world), detail::least_bytes, most));
 }
 
 MILLRACE_INLINE std::string default_tracks_advice(const index_set& indexes, const order_options& order,
@@ -135,9 +136,19 @@ MILLRACE_INLINE std::string bytes_advice(const index_set& indexes, const order_o
   if (indexes.samples() == 0) return {};
   const std::uint64_t mean = indexes.sample_bytes() / indexes.samples() + 1;
   const auto enough = [&](std::uint64_t tracks) { return 2 * (tracks / world + 1) * mean * order.slice; };
+  if (order.groups) {
+    const std::uint64_t open = detail::bytes_of_tracks(indexes, order, world) / 2;
+    if (reading.bytes >= open) return {};
+    return "Each rank has " + std::to_string(order.tracks / world + 1) + " groups of samples open, of up to " +
+           std::to_string(order.slice) + " samples, and " + format_bytes(static_cast<double>(reading.bytes)) +
+           " of memory do not hold them: it takes about " + format_bytes(static_cast<double>(open)) +
+           " all the same. Fewer .tracks take less, and shuffle less.";
+  }
   if (reading.bytes >= enough(order.tracks)) return {};
   const auto with = [&](std::uint64_t tracks, std::size_t bytes) {
-    const sample_order o = indexes.order(0, 0, {.tracks = tracks, .slice = order.slice});
+    order_options how = order;
+    how.tracks = tracks;
+    const sample_order o = indexes.order(0, 0, how);
     return detail::reading_estimate(indexes, o, world, bytes, reading.part, reading.gap);
   };
   const auto shown = [](const detail::reading_estimate& e) {

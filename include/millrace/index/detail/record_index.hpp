@@ -15,6 +15,7 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/sample_format.hpp>
+#include <millrace/index/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 
@@ -23,7 +24,7 @@ namespace millrace::detail {
 /// Makes the index of a text file, or of one of records, from its bytes. Of text it finds the lines that lines() makes
 /// of it, and refuses what that refuses; of TFRecords it compares every checksum. Compressed data of which no part can
 /// be unpacked alone is refused. What a compressed object is unpacked to is called its text, whatever it is.
-class record_index_builder {
+class record_index_builder final : public shard_scanner {
  public:
   /// `head`: the first text_head_bytes of the object, or all of it. Throws decode_error where they are neither of that
   /// format, which is lines, tfrecord or recordio, nor what is compressed by frames. `longest`: of lines, in bytes.
@@ -32,11 +33,12 @@ class record_index_builder {
                        sample_format format = sample_format::lines, std::uint64_t least_frame = least_frame_text);
 
   /// Whether add() unpacks, which is work for a pool.
-  bool packed() const noexcept { return unpacker_ != nullptr; }
+  bool packed() const noexcept override { return unpacker_ != nullptr; }
+  bool verifies() const noexcept override { return index_.format() == sample_format::tfrecord; }
   /// The next bytes. Throws decode_error for a line that is longer than `longest`, a record of 4 GiB and a frame with
   /// too much text, archive_error for frames and records that are damaged.
-  void add(std::string_view piece);
-  shard_index finish(std::uint64_t size, std::string etag);
+  void add(std::string_view piece) override;
+  shard_index finish(std::uint64_t size, std::string etag) override;
 
  private:
   void unpack(std::string_view piece);

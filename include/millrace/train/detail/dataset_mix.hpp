@@ -20,6 +20,7 @@ struct dataset_mix {
     std::uint64_t weight = 1;
     std::string prefix = {};  ///< what stands in front of its indexes' names
     std::uint64_t seed = 0;   ///< beside that of the training; another one gives another order of its samples
+    std::shared_ptr<const shard_format> shards = {};  ///< of sample_format::described
   };
 
   std::vector<member> members;

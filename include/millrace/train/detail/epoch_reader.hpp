@@ -27,6 +27,7 @@
 #include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/index_set.hpp>
+#include <millrace/index/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/memory/detail/block_sums.hpp>
@@ -60,7 +61,7 @@ namespace millrace::detail {
 /// The bound in bytes holds for pieces that are asked for or not taken completely. It is options.bytes at most: it
 /// begins with what the open slices take, and grows while the consumer waits (read_window), so that memory is used
 /// again before more is touched. Where it is reached, the walk is not planned further while the consumer has planned
-/// samples; when it has none, the next sample is read alone.
+/// samples; when it has none, the next sample is read alone, or with its group, beyond the bound.
 ///
 /// At the beginning, and after a resume, each track's samples of the first step are a separate piece, or one for each
 /// slice that they are of: the first batch does not wait for slices. Until these have come, slices are asked for only
@@ -80,13 +81,14 @@ class epoch_reader {
         divides_(source_.walk.tracks % source_.walk.world == 0) {
     for (std::size_t d = 0; d < source_.sets.size(); ++d) {
       piece_samples_.push_back(samples_of_piece(d));
+      readers_.emplace_back(source_.sets[d].shards);
       any_in_memory_ = any_in_memory_ || source_.sets[d].indexes->in_memory();
     }
     if (here.stage() != nullptr) here.stage()->reads_within(0, options_.requests, options_.bytes, ".bytes");
     const epoch_walk::plan& w = source_.walk;
     const std::uint64_t step = w.batch * w.world;
     first_positions_ = std::clamp(step, w.tracks, 16 * w.tracks);
-    if (options_.verify && mean_sample(source_) >= 4 * block_sums::block) reader_.sum_blocks();
+    if (options_.verify && source_.summed() && mean_sample(source_) >= 4 * block_sums::block) reader_.sum_blocks();
   }
 
   /// Plans as far as the bounds allow, and asks for it.
@@ -147,6 +149,10 @@ class epoch_reader {
   task<Sample> take_again() {
     const sample_place& place = taken_.piece->at(taken_.number).place;
     const slice_piece::range& r = range_of(taken_);
+    if (r.of != nullptr) {
+      Sample mended = co_await take_of_group_again(*r.of);
+      co_return std::move(mended);
+    }
     const bool objects = of_objects(source_.index(place.shard).format());
     slice_piece::range alone(r.shard);
     alone.begin = objects ? r.begin : rows_of_taken().offset(static_cast<std::size_t>(place.ordinal));
@@ -170,6 +176,30 @@ class epoch_reader {
       add_note(failure_, again.note);
       s = lost();
     }
+    taken_.piece.reset();
+    co_return std::move(s);
+  }
+  /// The same of a sample of a group, which is read and unpacked again.
+  task<Sample> take_of_group_again(const slice_piece::group& damaged) {
+    Sample s;
+    s.mark = taken_.mark;
+    if (reader_.store().over_network(object_of(damaged.shard).url)) {
+      const std::string before = text_of(failure_);
+      log_second_reading(here_, before);
+      slice_piece::group again = damaged;
+      try {
+        std::vector<bytes> parts = co_await parts_again(again);
+        again.data = co_await unpacked(again.reader, again.number, std::move(parts));
+        slice_piece::range r(damaged.shard);
+        r.of = &again;
+        failure_ = nullptr;
+        fill_or_fail(s, r);
+        if (failure_ != nullptr) add_note(failure_, read_twice(text_of(failure_) == before));
+      } catch (const error& e) {
+        add_note(failure_, std::string("reading it once more failed: ") + e.what());
+      }
+    }
+    if (failure_ != nullptr) s = lost();
     taken_.piece.reset();
     co_return std::move(s);
   }
@@ -378,7 +408,7 @@ class epoch_reader {
         no_room_ = std::move(piece);
         return nullptr;
       }
-      if (piece->samples() > 1) piece = made(1);
+      if (piece->samples() > 1 && piece->groups().empty()) piece = made(1);
     }
     piece->hold(held_);
     for (std::size_t i = 0; i < piece->ranges().size(); ++i) {
@@ -397,11 +427,14 @@ class epoch_reader {
     const std::uint64_t tracks = source_.walk.tracks;
     const epoch_walk::place at = walk_.place_of(next_);
     const epochs_source::dataset& set = source_.sets[at.set];
-    const std::uint64_t count = std::min({most, left_of_slice(*at.order, at.track, at.number), piece_samples_[at.set],
+    // A part of a group that is unpacked as a whole takes its time and its memory, too.
+    most = set.indexes->counts()->groups().empty() ? std::min(most, piece_samples_[at.set]) : UINT64_MAX;
+    const std::uint64_t count = std::min({most, left_of_slice(*at.order, at.track, at.number),
                                           (source_.walk.end - 1 - next_.position) / tracks + 1});
     const auto in_parts = [&](std::size_t part) {
       auto piece =
-          std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part, options_.gap);
+          std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part, options_.gap,
+                                        &readers_[at.set]);
       piece->place(next_.position / tracks, set.first, at.epoch);
       return piece;
     };
@@ -485,7 +518,11 @@ class epoch_reader {
   host_share& share_of(std::uint64_t number) { return shares_.of(source_.store->host(source_.url(number))); }
 
   void came(slice_piece::range& r, host_share::request& turn, counted& way) {
-    r.done = true;
+    if (r.of == nullptr) {
+      r.done = true;
+    } else if (r.of->missing == 0) {
+      for (std::size_t i = 0; i < r.of->ranges; ++i) r.of->read[i].done = true;
+    }
     turn.end();
     way.end();
     start();
@@ -520,8 +557,9 @@ class epoch_reader {
     try {
       shard object = object_of(r);
       const frame_range asked_for = range_in_object(r);
-      if (const std::size_t largest = here_.run().budget().largest_item(); r.length() > largest) {
-        throw archive_error(run_budget::too_large("the sample's", r.length(), largest),
+      const std::size_t length = r.of == nullptr ? r.length() : static_cast<std::size_t>(r.of->end - r.of->begin);
+      if (const std::size_t largest = here_.run().budget().largest_item(); length > largest) {
+        throw archive_error(run_budget::too_large(r.of == nullptr ? "the sample's" : "the group's", length, largest),
                             where{object.shown(), r.begin, {}});
       }
       try {
@@ -536,7 +574,12 @@ class epoch_reader {
                             .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
         if (p.rest) throw no_ranges(object, asked_for.begin);
         if (!of_objects(source_.index(r.shard).format())) note_version(r.shard, object.etag, asked_for.begin);
-        if (source_.index(r.shard).is_packed()) {
+        if (r.of != nullptr) {
+          r.data = std::move(p.data);
+          turn.end();
+          start();
+          if (r.of->missing == 1) co_await unpack_group(*r.of);
+        } else if (source_.index(r.shard).is_packed()) {
           turn.end();
           start();  // the next ones do not wait for the pool
           r.data = co_await unpacked_or_again(object, r, asked_for, std::move(p.data));
@@ -553,13 +596,63 @@ class epoch_reader {
     } catch (...) {
       r.error = std::current_exception();
     }
+    if (r.of != nullptr) --r.of->missing;
     came(r, turn, way);
+  }
+
+  /// All ranges of a group have come, or have failed to; where they are damaged they are read once more.
+  task<void> unpack_group(slice_piece::group& g) {
+    std::vector<bytes> parts;
+    for (std::size_t i = 0; i < g.ranges; ++i) {
+      if (g.read[i].error != nullptr) co_return;
+      parts.push_back(std::move(g.read[i].data));
+    }
+    std::exception_ptr damaged;
+    try {
+      g.data = co_await unpacked(g.reader, g.number, parts);
+      co_return;
+    } catch (const error&) {
+      damaged = std::current_exception();
+    }
+    if (!reader_.store().over_network(object_of(g.shard).url)) std::rethrow_exception(damaged);
+    log_second_reading(here_, text_of(damaged));
+    std::vector<bytes> again = co_await parts_again(g);
+    bool alike = true;
+    for (std::size_t i = 0; i < parts.size(); ++i) alike = alike && parts[i].view() == again[i].view();
+    if (alike) {
+      add_note(damaged, read_twice(true));
+      std::rethrow_exception(damaged);
+    }
+    try {
+      g.data = co_await unpacked(g.reader, g.number, std::move(again));
+    } catch (error& e) {
+      e.add_note(read_twice(false));
+      throw;
+    }
+  }
+  task<std::vector<bytes>> parts_again(const slice_piece::group& g) {
+    std::vector<bytes> parts;
+    for (std::size_t i = 0; i < g.ranges; ++i) {
+      shard object = object_of(g.shard);
+      storage::part p = co_await reader_.read(object, g.read[i].begin, g.read[i].length(), std::nullopt,
+                                              range_reader::connection::fresh);
+      if (p.rest) throw no_ranges(object, g.read[i].begin);
+      parts.push_back(std::move(p.data));
+    }
+    co_return std::move(parts);
+  }
+  task<unpacked_group> unpacked(std::shared_ptr<const shard_reader> reader, std::size_t number,
+                                std::vector<bytes> parts) {
+    auto job = [by = std::move(reader), number, its = std::move(parts)] { return by->unpack(number, its); };
+    if (!pool_) co_return job();
+    unpacked_group made = co_await pool_.run(std::move(job));
+    co_return std::move(made);
   }
 
   /// Where a range lies in the object: of compressed text, the frames that it is in.
   frame_range range_in_object(const slice_piece::range& r) const {
     const shard_index& index = source_.index(r.shard);
-    if (index.is_packed()) return index.frames_of(r.begin, r.end);
+    if (index.is_packed() && r.of == nullptr) return index.frames_of(r.begin, r.end);
     return {r.begin, r.end, 0};
   }
   /// The text of a range, from its frames, by the pool.
@@ -699,6 +792,7 @@ class epoch_reader {
     const auto number = static_cast<std::size_t>(place.ordinal);
     if (of_objects(index.format())) return fill_of_objects(s, index, place, epoch, &r);
     if (index.row_arrays() != nullptr) return fill_of_rows(s, index, place, epoch);
+    if (index.format() == sample_format::described) return fill_of_described(s, index, place, epoch, r);
     const shard_index::rows& rows = rows_of_taken();
     s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
     s.from.copy = place.copy;
@@ -715,6 +809,30 @@ class epoch_reader {
     }
     given_ += rows.end(number) - rows.offset(number);
     r.data.set_given(given_);
+  }
+  void fill_of_described(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch,
+                         const slice_piece::range& r) {
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    const shard_index::rows& rows = rows_of_taken();
+    s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
+    s.from.copy = place.copy;
+    s.key = index.key(number);
+    if (r.of != nullptr && r.of->data.samples != nullptr) return r.of->data.samples->fill(s, number);
+    const shard_index::field f = rows.field_at(number, 0);
+    const bytes& all = r.of != nullptr ? r.of->data.text : r.data;
+    const std::uint64_t at = f.offset - (r.of != nullptr ? r.of->begin : r.begin);
+    if (at > all.size() || f.size > all.size() - at) {
+      throw archive_error("the group has " + std::to_string(all.size()) + " bytes, and the sample ends at byte " +
+                              std::to_string(at + f.size) + " of it, as in the index",
+                          s.from.at(s.key));
+    }
+    const bytes record = all.slice(static_cast<std::size_t>(at), static_cast<std::size_t>(f.size));
+    if (options_.verify && index.has_checksums()) verify(s, f, record, index.is_packed());
+    const std::size_t d = source_.dataset_of(place.shard);
+    const auto reader = r.of != nullptr ? r.of->reader : readers_[d].of(index, place.shard - source_.sets[d].first);
+    reader->fill(s, number, record);
+    given_ += f.size;
+    all.set_given(given_);
   }
   /// `first`: of its ranges, one an object.
   void fill_of_objects(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch,
@@ -789,6 +907,7 @@ class epoch_reader {
   std::unordered_map<std::uint64_t, std::string> etags_;  // of shards whose index has none
   std::unordered_map<std::uint64_t, std::shared_ptr<const shard>> named_;
 
+  std::vector<shard_readers> readers_;  // of each data set
   epoch_walk walk_;
   const std::size_t first_room_;  // bytes
   read_window room_;              // likewise

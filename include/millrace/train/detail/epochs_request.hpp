@@ -27,7 +27,7 @@ struct epochs_request : epochs_options {
   std::string_view resume = {};
   index_use index = index_use::build;
   std::string_view index_file = {};
-  sample_format format = sample_format::tar;
+  dataset_format format = {};
   std::size_t shards = 8;
   std::size_t window = 4096;
   std::size_t window_bytes = 512 * MiB;

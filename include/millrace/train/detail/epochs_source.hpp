@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,6 +46,7 @@ class epochs_source {
     std::shared_ptr<const index_set> indexes;
     std::string prefix;
     std::uint64_t first = 0;  // how many shards the data sets before it have
+    std::shared_ptr<const shard_format> shards;  // of sample_format::described
   };
 
   /// Throws, before anything is read, what epochs() throws. `listed` are the shards' URLs, in the order of the indexes,
@@ -72,6 +74,10 @@ class epochs_source {
   std::uint64_t shards() const noexcept { return sets.back().first + sets.back().indexes->size(); }
   /// Sentences about options that do not fit the data; one a line, empty where all is well.
   std::string advice() const;
+  /// Whether any index has checksums of its samples.
+  bool summed() const noexcept {
+    return std::any_of(sets.begin(), sets.end(), [](const dataset& d) { return d.indexes->has_checksums(); });
+  }
 
   std::vector<dataset> sets;  // one at least
   std::shared_ptr<const dataset_mix> mix;  // null: there is one
@@ -87,7 +93,8 @@ class epochs_source {
  private:
   epochs_source(std::shared_ptr<const storage> from, const epochs_request& how);
   void begin_with(const epochs_request& how);
-  void add(std::shared_ptr<const index_set> indexes, std::string prefix, std::uint64_t seed);
+  void add(std::shared_ptr<const index_set> indexes, std::string prefix, std::uint64_t seed,
+           std::shared_ptr<const shard_format> its_format);
   void finish(std::uint64_t samples, std::string_view resume);
   std::uint64_t contents() const;
   void resume_at(const epoch_state& saved, std::uint64_t samples);

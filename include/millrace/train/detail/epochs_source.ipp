@@ -19,6 +19,7 @@
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/decode/array.hpp>
+#include <millrace/index/shard_format.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/mix_text.hpp>
 #include <millrace/train/equal_batches.hpp>
@@ -157,8 +158,8 @@ MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of
   urls = std::move(listed);
   begin.index = of->digest();
   const std::uint64_t samples = of->samples();
-  add(std::move(of), std::string(how.prefix), options.seed);
-  begin.slice = walk.sets.front().order.slice;
+  add(std::move(of), std::string(how.prefix), options.seed, how.format.shards());
+  begin.slice = walk.sets.front().order.groups ? 0 : walk.sets.front().order.slice;
   finish(samples, how.resume);
 }
 
@@ -179,7 +180,7 @@ MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::sh
   for (std::size_t d = 0; d < mix->members.size(); ++d) {
     const dataset_mix::member& m = mix->members[d];
     all.add(m.indexes->digest());
-    add(m.indexes, m.prefix, key_of(options.seed, d, m.seed));
+    add(m.indexes, m.prefix, key_of(options.seed, d, m.seed), m.shards);
   }
   for (std::size_t d = 0; d < sets.size(); ++d) walk.sets[d].order.tracks = order->tracks(d);
   begin.index = all.value();
@@ -191,18 +192,23 @@ MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::sh
 }
 
 MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes, std::string prefix,
-                                        std::uint64_t seed) {
+                                        std::uint64_t seed, std::shared_ptr<const shard_format> its_format) {
+  const dataset_format format(its_format);
+  if (indexes->format() == sample_format::described && !(*indexes)[0].is_of(format)) {
+    const std::string given = its_format == nullptr ? ", which dataset_options::format has to be, too"
+                                                    : ", and dataset_options::format is " + format_name(format);
+    throw configuration_error("epochs: the index is of the format " + (*indexes)[0].format_text() + " (" +
+                              (*indexes)[0].settings() + ')' + given);
+  }
   epoch_walk::dataset d;
   d.counts = indexes->counts();
   d.selection = indexes->selection();
-  d.order = {.tracks = options.tracks,
-             .slice = options.slice != 0 ? options.slice : indexes->slice(),
-             .hosts = options.hosts};
+  d.order = indexes->options_of(options.tracks, options.slice, options.hosts);
   d.seed = seed;
   static_cast<void>(sample_order(d.counts, 0, 0, d.order));  // refuses what is out of range
   const std::uint64_t first = sets.empty() ? 0 : shards();
   walk.sets.push_back(std::move(d));
-  sets.push_back({std::move(indexes), std::move(prefix), first});
+  sets.push_back({std::move(indexes), std::move(prefix), first, std::move(its_format)});
 }
 
 /// `samples`: of an epoch.

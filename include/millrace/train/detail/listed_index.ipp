@@ -35,6 +35,7 @@
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/detail/object_index.hpp>
 #include <millrace/index/index_shard.hpp>
+#include <millrace/index/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/order/shard_deal.hpp>
@@ -50,21 +51,29 @@ MILLRACE_INLINE std::string shard_indexer::name_of(const shard& s) const {
 
 MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::operator()(shard s) const {
   std::string name = name_of(s);
-  return index_one(store_, parts_, std::move(s), std::move(name), format_);
+  return index_one(store_, parts_, std::move(s), std::move(name), format_, metadata_);
 }
 
 MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_ptr<const storage> store,
                                                                    std::shared_ptr<const index_parts> parts, shard s,
-                                                                   std::string name, sample_format format) {
+                                                                   std::string name, dataset_format format,
+                                                                   std::shared_ptr<const void> metadata) {
   if (parts != nullptr) {
     std::optional<shard_index> there = parts->find(name, s);
-    if (there && there->format() == format) co_return std::move(*there);
+    if (there && there->is_of(format)) co_return std::move(*there);
     if (parts->finished()) co_return shard_index();
   }
   index_shard_options how;
   how.format = format;
+  scan_of_shard scan(format.shards(), metadata);
   try {
-    shard_index made = co_await index_shard(std::move(store), std::move(s), std::move(name), how);
+    task<shard_index> making;
+    if (format.shards() == nullptr || scan.of(name, s) != nullptr) {
+      making = index_shard(std::move(store), std::move(s), std::move(name), how, std::move(scan));
+    } else {
+      making = format.shards()->index(std::move(store), std::move(s), std::move(name), std::move(metadata));
+    }
+    shard_index made = co_await std::move(making);
     if (parts != nullptr) parts->leave(made);
     co_return std::move(made);
   } catch (archive_error& e) {
@@ -90,7 +99,25 @@ MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store,
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
   std::erase_if(list, [this](const shard& s) { return is_own(s); });
   if (list.empty()) throw configuration_error("epochs: the list has no shards");
+  const std::shared_ptr<const shard_format>& format = indexer_.format().shards();
+  std::vector<shard> all;
+  if (format != nullptr) {
+    all = list;
+    list = format->choose(std::move(list));
+    if (list.empty()) {
+      throw configuration_error("epochs: none of the " + std::to_string(all.size()) +
+                                    " objects that are listed is a shard of " + format_name(indexer_.format()),
+                                where{all.front().shown(), std::nullopt, {}});
+    }
+  }
   std::shared_ptr<const index_set> indexes = co_await find();
+  if (indexes == nullptr && format != nullptr) {
+    task<std::shared_ptr<const void>> reading = format->metadata(store_, std::move(all));
+    if (reading) {
+      std::shared_ptr<const void> read = co_await std::move(reading);
+      indexer_.know(std::move(read));
+    }
+  }
   if (indexes == nullptr) indexes = co_await make(list);
   check(*indexes, list);
   std::map<std::string, std::string> by_name;
@@ -114,11 +141,18 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::fin
   co_return there;
 }
 
-MILLRACE_INLINE void listed_index::check_format(const index_set& indexes, sample_format format,
+MILLRACE_INLINE std::string index_format_name(const index_set& indexes) {
+  if (indexes.format() != sample_format::described) return format_name(indexes.format());
+  return indexes[0].format_text() + (indexes[0].settings().empty() ? "" : " (" + indexes[0].settings() + ')');
+}
+
+MILLRACE_INLINE void listed_index::check_format(const index_set& indexes, const dataset_format& format,
                                                 const std::string& file) {
-  if (indexes.format() == format) return;
-  throw configuration_error(std::string("the index is of sample_format::") + format_name(indexes.format()) +
-                                ", and dataset_options::format is " + format_name(format),
+  if (indexes.size() == 0 ? format == indexes.format() : indexes[0].is_of(format)) return;
+  const bool described = indexes.format() == sample_format::described;
+  throw configuration_error(std::string("the index is of ") + (described ? "" : "sample_format::") +
+                                index_format_name(indexes) + ", and dataset_options::format is " +
+                                format_name(format),
                             where{shown_url(file), std::nullopt, {}});
 }
 
@@ -260,7 +294,7 @@ MILLRACE_INLINE void listed_index::take_from_others(const index_parts& parts, st
                                                     std::vector<shard_index>& made) const {
   std::erase_if(missing, [&](const shard& s) {
     std::optional<shard_index> there = parts.find(indexer_.name_of(s), s);
-    if (!there || there->format() != indexer_.format()) return false;
+    if (!there || !there->is_of(indexer_.format())) return false;
     made.push_back(std::move(*there));
     return true;
   });

@@ -30,7 +30,8 @@ MILLRACE_INLINE reading_estimate::reading_estimate(const index_set& indexes, con
       const std::uint64_t count = std::min(piece, left_of_slice(order, track, at));
       slice_piece one(indexes, order, track, at, count, part, gap);
       asked += one.ranges().size();
-      for (const slice_piece::range& r : one.ranges()) read += r.length();
+      for (const slice_piece::range& r : one.ranges()) read += r.of == nullptr ? r.length() : 0;
+      for (const slice_piece::group& g : one.groups()) read += g.end - g.begin;
       for (std::uint64_t k = at; k < at + count; ++k) {
         const sample_place& place = one.at(k).place;
         const auto number = static_cast<std::size_t>(place.ordinal);

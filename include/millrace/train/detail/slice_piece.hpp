@@ -12,6 +12,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/index/index_set.hpp>
+#include <millrace/index/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/order/sample_order.hpp>
@@ -45,6 +46,22 @@ class slice_piece {
     std::size_t ranges = 1;  // of objects: one each
     std::size_t rows = 0;    // which of the piece's have it
   };
+  class range;
+  /// Samples that are unpacked together, of a shard_format.
+  class group {
+   public:
+    group() = default;
+    std::shared_ptr<const shard_reader> reader;
+    std::uint64_t shard = 0;
+    std::size_t number = 0;   // in its shard
+    std::uint64_t begin = 0;  // bytes of the text
+    std::uint64_t end = 0;
+    std::size_t first = 0;  // of its ranges, in the piece
+    std::size_t ranges = 1;
+    range* read = nullptr;    // the first of them
+    std::size_t missing = 1;  // of them
+    unpacked_group data;      // when all have come
+  };
   class range {
    public:
     explicit range(std::uint64_t s) noexcept : shard(s) {}
@@ -57,6 +74,7 @@ class slice_piece {
     std::uint64_t end = 0;
     bool cut = false;  // more of the piece would have been in it if it could be longer
     bool done = false;
+    group* of = nullptr;              // bytes of the object then
     std::vector<std::uint64_t> rows;  // of arrays: the first row and the one after the last, of each stretch
     bytes data;                // when done
     std::exception_ptr error;  // or this
@@ -64,8 +82,9 @@ class slice_piece {
   };
 
   /// Samples [first, first + count) of a track, in ranges of `part` bytes at most where a sample is not longer.
+  /// `readers`: of a shard_format. Without them, for an estimate, groups are read as the index says.
   slice_piece(const index_set& indexes, const sample_order& order, std::uint64_t track, std::uint64_t first,
-              std::uint64_t count, std::size_t part, std::size_t gap)
+              std::uint64_t count, std::size_t part, std::size_t gap, shard_readers* readers = nullptr)
       : first_(first) {
     track_cursor cursor(order, track, first);
     std::vector<std::size_t> by_place;
@@ -116,6 +135,10 @@ class slice_piece {
       samples_[i].rows = rows_.size() - 1;
       const std::uint64_t begin = rows_.back().offset(number);
       const std::uint64_t end = rows_.back().end(number);
+      if (index.groups() != 0 && index.format() == sample_format::described) {
+        add_to_group(samples_[i], index, begin, readers);
+        continue;
+      }
       if (!ranges_.empty() && ranges_.back().shard == place.shard && begin < ranges_.back().end) {
         samples_[i].range = ranges_.size() - 1;  // a copy of the sample before
         continue;
@@ -133,13 +156,19 @@ class slice_piece {
       ranges_.back().end = end;
       samples_[i].range = ranges_.size() - 1;
     }
+    for (group& g : groups_) {
+      g.read = &ranges_[g.first];
+      for (std::size_t k = 0; k < g.ranges; ++k) ranges_[g.first + k].of = &g;
+      reserved_ += static_cast<std::size_t>(g.end - g.begin);
+    }
     for (range& r : ranges_) {
       r.done = r.length() == 0;  // empty lines, or an empty object: nothing is asked for
       const std::size_t slab = range_reader::slab_for(r.length());
       // Small pieces get memory of their own size; the others hold a whole slab, whatever they fill of it.
       reserved_ += r.length() <= slab / 8 || !r.rows.empty() ? r.length() : slab;
       const shard_index& index = indexes[static_cast<std::size_t>(r.shard)];
-      if (index.is_packed() && !r.done) reserved_ += range_reader::slab_for(index.frames_of(r.begin, r.end).length());
+      if (index.is_packed() && r.of == nullptr && !r.done)
+        reserved_ += range_reader::slab_for(index.frames_of(r.begin, r.end).length());
     }
   }
   slice_piece(const slice_piece&) = delete;
@@ -155,6 +184,7 @@ class slice_piece {
     epoch_ = epoch;
     for (wanted& w : samples_) w.place.shard += shards_before;
     for (range& r : ranges_) r.shard += shards_before;
+    for (group& g : groups_) g.shard += shards_before;
   }
   std::uint64_t epoch() const noexcept { return epoch_; }
 
@@ -173,14 +203,47 @@ class slice_piece {
   /// The index's rows of a sample, unless that is of objects. The piece keeps them, wherever the index has them.
   const shard_index::rows& rows_of(const wanted& w) const noexcept { return rows_[w.rows]; }
   std::vector<range>& ranges() noexcept { return ranges_; }
+  const std::vector<group>& groups() const noexcept { return groups_; }
   std::size_t reserved() const noexcept { return reserved_; }
 
  private:
+  /// Samples come in the order of their places.
+  void add_to_group(wanted& w, const shard_index& index, std::uint64_t offset, shard_readers* readers) {
+    const std::size_t number = index.group_of(offset);
+    if (groups_.empty() || groups_.back().shard != w.place.shard || groups_.back().number != number) {
+      group g;
+      g.shard = w.place.shard;
+      g.number = number;
+      g.begin = index.group(number).text;
+      g.end = index.group_text_end(number);
+      g.first = ranges_.size();
+      if (readers != nullptr) g.reader = readers->of(index, g.shard);
+      std::vector<object_range> its;
+      if (g.reader != nullptr) {
+        its = g.reader->ranges(index, number);
+      } else {
+        its.emplace_back(index.group(number).begin, index.group(number).end);
+      }
+      for (const object_range& r : its) {
+        if (r.end <= r.begin) misused("shard_reader: ranges() has one that is empty");
+        ranges_.emplace_back(g.shard);
+        ranges_.back().begin = r.begin;
+        ranges_.back().end = r.end;
+      }
+      g.ranges = g.missing = its.size();
+      if (its.empty()) misused("shard_reader: ranges() has none");
+      groups_.push_back(std::move(g));
+    }
+    w.range = groups_.back().first;
+    w.ranges = groups_.back().ranges;
+  }
+
   std::uint64_t first_;
   std::uint64_t epoch_ = 0;
   std::vector<wanted> samples_;  // in the track's order
   std::vector<shard_index::rows> rows_;
   std::vector<range> ranges_;    // never grows again: coroutines refer to them
+  std::vector<group> groups_;    // and to these
   std::size_t reserved_ = 0;
   std::size_t* held_ = nullptr;
 };

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/index/sample_format.hpp>
+#include <millrace/index/shard_index.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/shards/sample.hpp>
+#include <millrace/shards/storage.hpp>
+
+namespace millrace {
+
+/// Makes the index of one shard from its bytes, which come in order.
+class shard_scanner {
+ public:
+  virtual ~shard_scanner() = default;
+  /// The next bytes. Throws archive_error for what is damaged, decode_error for what cannot be read.
+  virtual void add(std::string_view piece) = 0;
+  /// Whether add() unpacks or computes so much that a pool should do it.
+  virtual bool packed() const noexcept { return false; }
+  /// Whether finish() has compared every byte with checksums of the data's own: then the shard is read once.
+  virtual bool verifies() const noexcept { return false; }
+  /// All bytes have come, `size` of them, of the version `etag`. Errors: as of add().
+  virtual shard_index finish(std::uint64_t size, std::string etag) = 0;
+};
+
+/// Samples that were unpacked together.
+class sample_group {
+ public:
+  virtual ~sample_group() = default;
+  /// Appends the fields of sample `number` of the shard to `s`, which has its key and its place. They keep alive what
+  /// they refer to. On the loop's thread: it should copy and decode little.
+  virtual void fill(sample& s, std::size_t number) const = 0;
+};
+
+/// What shard_reader::unpack() returns: one of both.
+class unpacked_group {
+ public:
+  unpacked_group() = default;
+  /// The group's text; its samples are the slices of it that the index says.
+  explicit unpacked_group(bytes all) : text(std::move(all)) {}
+  explicit unpacked_group(std::shared_ptr<const sample_group> all) : samples(std::move(all)) {}
+  bytes text;
+  std::shared_ptr<const sample_group> samples;
+};
+
+/// Bytes of an object.
+class object_range {
+ public:
+  object_range() = default;
+  object_range(std::uint64_t from, std::uint64_t to) noexcept : begin(from), end(to) {}
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+/// How the samples of one shard are made of its bytes. Its functions may be called by several threads at once: unpack()
+/// by the runtime's pool, where it has one, the others on the loop's thread.
+class shard_reader {
+ public:
+  virtual ~shard_reader() = default;
+  /// Appends the fields of sample `number` to `s`, which has its key and its place. `record` has the bytes of the
+  /// sample that the index says, whose checksum has been compared: the fields are slices of it. Errors name
+  /// s.from.at(s.key). Not called where unpack() returns samples.
+  virtual void fill(sample& s, std::size_t number, const bytes& record) const;
+  /// Of an index with groups: the ranges of the object that group `g` is unpacked from, one at least and none empty;
+  /// each is one request. By default what the index says, in one.
+  virtual std::vector<object_range> ranges(const shard_index& index, std::size_t g) const;
+  /// Unpacks group `g` from these ranges. Throws archive_error or decode_error where they are damaged: they are then
+  /// read once more. Where text is returned it has as many bytes as the index says.
+  virtual unpacked_group unpack(std::size_t g, const std::vector<bytes>& parts) const;
+};
+
+/// A format of shards that dataset_options::format takes, and that millrace.hpp does not know: mds() for one. All that
+/// epochs() promises holds for it, as the index says where each sample lies. One object may be used by any number of
+/// datasets; its functions may be called by several threads at once.
+///
+/// An index has a row for each sample: bytes [offset, end) of the object, and their CRC32C. Where samples can only be
+/// read together, it has groups, too: [offset, end) are then bytes of the shard's text, which is what it would be
+/// unpacked to, groups after groups; epochs_options::bytes counts what a group takes there as its memory, and a group
+/// is unpacked whole whenever a slice needs a sample of it. So groups are the slices by default (order_options::groups),
+/// and each is read once an epoch, and once more where a track begins inside of it. Where dataset_options::slice is
+/// given, slices begin anywhere: one of a group's length is a part of two of them, and they are read twice an epoch.
+class shard_format {
+ public:
+  virtual ~shard_format() = default;
+  /// A short name: "mds". It is in messages, and in every index.
+  virtual std::string_view name() const noexcept = 0;
+  /// What of its options decides which samples or fields there are. An index of other settings is refused.
+  virtual std::string settings() const { return {}; }
+  /// Of the objects that are listed, those that are shards. Throws configuration_error for a list that cannot be.
+  virtual std::vector<shard> choose(std::vector<shard> listed) const { return listed; }
+  /// Once before indexes are made: reads what objects beside the shards say. `listed` is what was given to choose().
+  /// What it returns is given to the functions below, and is null by default.
+  MILLRACE_INLINE virtual task<std::shared_ptr<const void>> metadata(std::shared_ptr<const storage> from,
+                                                                     std::vector<shard> listed) const;
+  /// What makes the index of a shard of which all is read, or null: then index() is called. `object` has the ETag and
+  /// the size, as far as they are known by now; the index must have this name.
+  virtual std::unique_ptr<shard_scanner> scanner(std::string name, const shard& object,
+                                                 std::shared_ptr<const void> metadata) const;
+  /// Makes the index of a shard by ranges of it. What came over a network (storage::over_network()) may have been
+  /// damaged there: what the index says must have been verified or read twice.
+  MILLRACE_INLINE virtual task<shard_index> index(std::shared_ptr<const storage> from, shard object, std::string name,
+                                                  std::shared_ptr<const void> metadata) const;
+  /// Of a shard with this index. Throws index_error where the index's description is not what this format writes.
+  virtual std::shared_ptr<const shard_reader> reader(const shard_index& index) const = 0;
+};
+
+/// As messages name it.
+std::string format_name(const dataset_format& format);
+
+/// Makes the index of a shard of a shard_format.
+class sample_index_builder {
+ public:
+  /// `name`: as it was given to shard_format::scanner() or index().
+  sample_index_builder(const shard_format& format, std::string name);
+
+  /// What shard_reader will need to know: up to 4 GiB of anything.
+  void describe(std::string_view description);
+  /// Begins a group, at this byte of the object. Before its first sample; an index with groups has samples in groups
+  /// only. Groups lie in the order of their bytes, which ranges() may contradict: for the index it is a number that
+  /// grows.
+  void begin_group(std::uint64_t at);
+  /// The next sample: bytes of the object, or of its text. Throws index_error where it begins before the one before it
+  /// ends, is larger than 4 GiB, or lies beyond 256 TiB; in a group it is not empty.
+  void add(std::uint64_t offset, std::uint64_t size, std::uint32_t crc = 0);
+  std::size_t samples() const noexcept { return index_.samples(); }
+  /// `end`: of the last group, in the object. `checksums`: whether every sample was given its CRC32C.
+  shard_index finish(std::uint64_t size, std::string etag, bool checksums, std::uint64_t end = 0);
+
+ private:
+  [[noreturn]] void refuse(const std::string& reason, std::uint64_t offset) const;
+  shard_index index_;
+  std::uint64_t end_ = 0;  // of the last sample
+};
+
+namespace detail {
+
+/// The readers of the shards of one dataset, of which those that were used last are kept.
+class shard_readers {
+ public:
+  explicit shard_readers(std::shared_ptr<const shard_format> format) noexcept : format_(std::move(format)) {}
+  /// Of shard `number`, with this index. Null where the dataset has no shard_format.
+  std::shared_ptr<const shard_reader> of(const shard_index& index, std::uint64_t number);
+
+ private:
+  static constexpr std::size_t kept = 64;
+  struct one {
+    std::uint64_t number = UINT64_MAX;
+    std::shared_ptr<const shard_reader> reader;
+  };
+  std::shared_ptr<const shard_format> format_;
+  std::vector<one> readers_;
+};
+
+}  // namespace detail
+
+}  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/index/shard_format.ipp>
+#endif

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/device/tensor.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/shards/sample.hpp>
+
+namespace millrace {
+
+/// What of a Parquet file its samples are made of.
+struct parquet_options {
+  /// Columns that become fields, in this order: of the file ("label"), or inside structs ("image.bytes"); a struct
+  /// means all that is in it. Empty: all columns.
+  std::vector<std::string> columns = {};
+  /// A column of whole numbers that is the class: each sample has its value as text in the field "cls", too, as
+  /// decode_images() and decode_arrays() take it. It is read even if `columns` does not name it.
+  std::string label = {};
+};
+
+/// What a column is as a field of a sample.
+class parquet_field {
+ public:
+  std::string name;           ///< "label"; inside of a struct "image.bytes"
+  std::optional<dtype> type;  ///< of the elements of numbers; none: text, binary data and decimals
+  shape dims;                 ///< of a row: none of a number, {3} of a fixed-size list of three
+  bool ragged = false;        ///< a list: a row has as many elements as its bytes hold
+};
+
+}  // namespace millrace
+
+namespace millrace::detail {
+
+class parquet_metadata;
+
+/// Bytes [begin, end) of an object.
+struct parquet_stretch {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  friend bool operator==(const parquet_stretch&, const parquet_stretch&) = default;
+};
+
+/// A row group: of its columns those that are read.
+class parquet_group {
+ public:
+  std::uint64_t first_row = 0;  ///< in the file
+  std::uint64_t rows = 0;
+  /// What they take in memory when they are decoded, by what the footer says.
+  std::uint64_t decoded = 0;
+  /// Where they lie, in the order of the file, neighbours joined.
+  std::vector<parquet_stretch> stretches;
+};
+
+/// The bytes of an object from `begin` on.
+class parquet_piece {
+ public:
+  std::uint64_t begin = 0;
+  bytes data;
+};
+
+class arrow_column;
+
+/// The rows of a row group, decoded. Fields that are made of them share its memory.
+class parquet_rows {
+ public:
+  parquet_rows(std::string object, std::size_t group, const parquet_group& what);
+  parquet_rows(const parquet_rows&) = delete;
+  parquet_rows& operator=(const parquet_rows&) = delete;
+  ~parquet_rows();
+
+  std::uint64_t first() const noexcept { return first_; }
+  std::uint64_t size() const noexcept { return size_; }
+  /// Bytes of memory that it holds.
+  std::uint64_t memory() const noexcept { return memory_; }
+  /// Appends the fields of row `row` of the group. decode_error, with `at`, for a list that contains nulls.
+  void fill(std::uint64_t row, std::vector<field>& fields, const where& at) const;
+
+ private:
+  friend class parquet_file;
+  std::string object_;
+  std::size_t group_;
+  std::uint64_t first_;
+  std::uint64_t size_;
+  std::uint64_t memory_ = 0;
+  std::shared_ptr<const void> pool_;  // Arrow's, which must outlive the columns
+  std::vector<std::unique_ptr<arrow_column>> columns_;
+};
+
+/// A Parquet file by its footer (https://parquet.apache.org/docs/file-format/), read by Arrow: of its functions none
+/// reads. Errors are archive_errors that name the object, the row group and the column; Arrow's own do not leave it.
+/// All const functions may be called by several threads at once.
+class parquet_file {
+ public:
+  /// How much of the end of an object is read first.
+  static constexpr std::size_t tail_bytes = 64 * KiB;
+
+  /// How many bytes at the end of an object of `size` bytes are its footer, by the last of them: `tail`, of at least 8
+  /// unless the object is shorter. Throws archive_error for what is no Parquet file, is encrypted, or is too short for
+  /// its footer.
+  static std::uint64_t footer_bytes(std::string_view tail, std::uint64_t size, const std::string& object);
+
+  /// `footer`: as many bytes of the object's end as footer_bytes() says. Throws archive_error where it is damaged, or
+  /// says of a column that is read what cannot be: a place outside of the data, or another column's, more rows or fewer
+  /// than the others. configuration_error for columns that are not there, and for those that no field can be made of
+  /// (maps, lists of structs, lists in lists in lists).
+  parquet_file(std::string_view footer, std::uint64_t size, std::string object, const parquet_options& options);
+  parquet_file(const parquet_file&) = delete;
+  parquet_file& operator=(const parquet_file&) = delete;
+  ~parquet_file();
+
+  const std::vector<parquet_field>& fields() const noexcept { return fields_; }
+  std::size_t groups() const noexcept { return groups_.size(); }
+  const parquet_group& group(std::size_t i) const noexcept { return groups_[i]; }
+  std::uint64_t rows() const noexcept { return rows_; }
+  /// The group that has a row of the file, which must be below rows().
+  std::size_t group_of(std::uint64_t row) const noexcept;
+  /// As errors name a group.
+  std::string shown(std::size_t group) const { return "row group " + std::to_string(group); }
+
+  /// Decodes a group on the calling thread, which it keeps busy for as long as that takes. `pieces`: its stretches, in
+  /// order, each in one piece or in several that join. Arrow's memory is bounded by four times what the footer says
+  /// that the group takes, and 64 MiB.
+  std::shared_ptr<const parquet_rows> decode(std::size_t group, std::vector<parquet_piece> pieces) const;
+
+ private:
+  std::string object_;
+  std::unique_ptr<const parquet_metadata> metadata_;
+  std::vector<parquet_field> fields_;
+  std::vector<parquet_group> groups_;
+  std::uint64_t rows_ = 0;
+};
+
+}  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/records/detail/parquet_file.ipp>
+#endif

@@ -1,0 +1,700 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <arrow/api.h>
+#include <arrow/io/api.h>
+#include <arrow/util/compression.h>
+#include <arrow/util/future.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/arrow/schema.h>
+#include <parquet/exception.h>
+#include <parquet/file_reader.h>
+#include <parquet/metadata.h>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/records/detail/arrow_column.hpp>
+#include <millrace/records/detail/parquet_file.hpp>
+#include <millrace/shards/sample.hpp>
+
+namespace millrace::detail {
+
+/// Arrow's memory of one group, with a bound: what a damaged page says of its length is no reason to take as much.
+class bounded_arrow_pool final : public ::arrow::MemoryPool {
+ public:
+  explicit bounded_arrow_pool(std::int64_t most) noexcept : most_(most) {}
+
+  using ::arrow::MemoryPool::Allocate;
+  using ::arrow::MemoryPool::Free;
+  using ::arrow::MemoryPool::Reallocate;
+
+  ::arrow::Status Allocate(std::int64_t size, std::int64_t alignment, std::uint8_t** out) override {
+    ARROW_RETURN_NOT_OK(take(size));
+    ::arrow::Status made = from_->Allocate(size, alignment, out);
+    if (!made.ok()) held_ -= size;
+    return made;
+  }
+  ::arrow::Status Reallocate(std::int64_t before, std::int64_t size, std::int64_t alignment,
+                             std::uint8_t** data) override {
+    ARROW_RETURN_NOT_OK(take(size - before));
+    ::arrow::Status made = from_->Reallocate(before, size, alignment, data);
+    if (!made.ok()) held_ -= size - before;
+    return made;
+  }
+  void Free(std::uint8_t* data, std::int64_t size, std::int64_t alignment) override {
+    from_->Free(data, size, alignment);
+    held_ -= size;
+  }
+  std::int64_t bytes_allocated() const override { return held_; }
+  std::int64_t total_bytes_allocated() const override { return taken_; }
+  std::int64_t num_allocations() const override { return count_; }
+  std::string backend_name() const override { return from_->backend_name(); }
+
+ private:
+  ::arrow::Status take(std::int64_t more) {
+    const std::int64_t now = held_ += more;
+    if (more > 0 && (now > most_ || now < 0)) {
+      held_ -= more;
+      return ::arrow::Status::OutOfMemory("it takes more memory than the ", most_,
+                                          " bytes that its footer is good for");
+    }
+    if (more > 0) taken_ += more;
+    ++count_;
+    return ::arrow::Status::OK();
+  }
+
+  ::arrow::MemoryPool* const from_ = ::arrow::default_memory_pool();
+  const std::int64_t most_;
+  std::atomic<std::int64_t> held_{0};
+  std::atomic<std::int64_t> taken_{0};
+  std::atomic<std::int64_t> count_{0};
+};
+
+/// A slice of what was read, as Arrow takes it.
+class arrow_slice final : public ::arrow::Buffer {
+ public:
+  explicit arrow_slice(bytes of)
+      : ::arrow::Buffer(reinterpret_cast<const std::uint8_t*>(of.data()), static_cast<std::int64_t>(of.size())),
+        of_(std::move(of)) {}
+
+ private:
+  const bytes of_;
+};
+
+/// The bytes that were read of a file. Others are an error, never a wait.
+class fetched_file final : public ::arrow::io::RandomAccessFile {
+ public:
+  fetched_file(std::uint64_t size, std::vector<parquet_piece> pieces, ::arrow::MemoryPool* pool)
+      : size_(static_cast<std::int64_t>(size)), pieces_(std::move(pieces)), pool_(pool) {
+    std::sort(pieces_.begin(), pieces_.end(),
+              [](const parquet_piece& a, const parquet_piece& b) { return a.begin < b.begin; });
+  }
+
+  ::arrow::Result<std::int64_t> GetSize() override { return size_; }
+  /// Without a copy where it is in one piece.
+  ::arrow::Result<std::shared_ptr<::arrow::Buffer>> ReadAt(std::int64_t at, std::int64_t length) override {
+    ARROW_ASSIGN_OR_RAISE(const std::size_t first, piece_of(at, length));
+    const parquet_piece& p = pieces_[first];
+    const std::size_t from = static_cast<std::size_t>(static_cast<std::uint64_t>(at) - p.begin);
+    const auto count = static_cast<std::size_t>(length);
+    if (from + count <= p.data.size()) {
+      return std::static_pointer_cast<::arrow::Buffer>(std::make_shared<arrow_slice>(p.data.slice(from, count)));
+    }
+    ARROW_ASSIGN_OR_RAISE(std::unique_ptr<::arrow::Buffer> joined, ::arrow::AllocateBuffer(length, pool_));
+    ARROW_RETURN_NOT_OK(copy(first, at, length, joined->mutable_data()));
+    return std::shared_ptr<::arrow::Buffer>(std::move(joined));
+  }
+  ::arrow::Result<std::int64_t> ReadAt(std::int64_t at, std::int64_t length, void* out) override {
+    ARROW_ASSIGN_OR_RAISE(const std::size_t first, piece_of(at, length));
+    ARROW_RETURN_NOT_OK(copy(first, at, length, out));
+    return length;
+  }
+  ::arrow::Future<std::shared_ptr<::arrow::Buffer>> ReadAsync(const ::arrow::io::IOContext&, std::int64_t at,
+                                                              std::int64_t length) override {
+    return ::arrow::Future<std::shared_ptr<::arrow::Buffer>>::MakeFinished(ReadAt(at, length));
+  }
+  bool supports_zero_copy() const override { return true; }
+  ::arrow::Status Close() override { return ::arrow::Status::OK(); }
+  bool closed() const override { return false; }
+  ::arrow::Result<std::int64_t> Tell() const override { return at_; }
+  ::arrow::Status Seek(std::int64_t at) override {
+    at_ = at;
+    return ::arrow::Status::OK();
+  }
+  ::arrow::Result<std::int64_t> Read(std::int64_t length, void* out) override {
+    ARROW_ASSIGN_OR_RAISE(const std::int64_t came, ReadAt(at_, length, out));
+    at_ += came;
+    return came;
+  }
+  ::arrow::Result<std::shared_ptr<::arrow::Buffer>> Read(std::int64_t length) override {
+    ARROW_ASSIGN_OR_RAISE(std::shared_ptr<::arrow::Buffer> came, ReadAt(at_, length));
+    at_ += length;
+    return came;
+  }
+
+ private:
+  using ::arrow::io::RandomAccessFile::ReadAsync;
+  using ::arrow::io::RandomAccessFile::ReadAt;
+
+  ::arrow::Status outside(std::int64_t at, std::int64_t length) const {
+    return ::arrow::Status::IOError("bytes ", at, " to ", at + length, " are none that its footer names");
+  }
+  /// The one that has the first byte.
+  ::arrow::Result<std::size_t> piece_of(std::int64_t at, std::int64_t length) const {
+    if (at < 0 || length < 0 || at > size_ || length > size_ - at) return outside(at, length);
+    const auto begin = static_cast<std::uint64_t>(at);
+    const auto next = std::upper_bound(pieces_.begin(), pieces_.end(), begin,
+                                       [](std::uint64_t x, const parquet_piece& p) { return x < p.begin; });
+    if (next == pieces_.begin()) return outside(at, length);
+    const auto found = static_cast<std::size_t>(next - pieces_.begin() - 1);
+    if (begin - pieces_[found].begin > pieces_[found].data.size()) return outside(at, length);
+    return found;
+  }
+  ::arrow::Status copy(std::size_t piece, std::int64_t at, std::int64_t length, void* out) const {
+    auto begin = static_cast<std::uint64_t>(at);
+    const std::uint64_t end = begin + static_cast<std::uint64_t>(length);
+    auto* to = static_cast<char*>(out);
+    for (; begin < end; ++piece) {
+      if (piece == pieces_.size() || pieces_[piece].begin > begin) return outside(at, length);
+      const bytes& data = pieces_[piece].data;
+      const auto from = static_cast<std::size_t>(begin - pieces_[piece].begin);
+      if (from >= data.size()) return outside(at, length);
+      const std::size_t count = std::min(data.size() - from, static_cast<std::size_t>(end - begin));
+      std::memcpy(to, data.data() + from, count);
+      to += count;
+      begin += count;
+    }
+    return ::arrow::Status::OK();
+  }
+
+  const std::int64_t size_;
+  std::vector<parquet_piece> pieces_;
+  ::arrow::MemoryPool* const pool_;
+  std::int64_t at_ = 0;
+};
+
+inline constexpr std::int64_t most_of_group = std::int64_t{1} << 40;
+
+/// Arrow's objects of a file, and what of them is read.
+class parquet_metadata {
+ public:
+  /// A field of the file's schema, and of what is in it those leaves that are read.
+  struct root {
+    std::string name;
+    std::vector<int> leaves;
+  };
+  struct leaf {
+    std::string name;
+    bool is_field = true;
+    bool is_label = false;
+    int column = 0;
+  };
+
+  std::shared_ptr<::parquet::FileMetaData> file;
+  std::uint64_t size = 0;
+  std::uint64_t footer = 0;  // and the 8 bytes after it
+  std::vector<root> roots;   // in the order in which their columns become fields
+  std::vector<leaf> leaves;
+  std::vector<std::vector<int>> dictionaries;  // of each row group: the columns of texts that are nothing else
+
+  const leaf* find(const std::string& name) const noexcept {
+    for (const leaf& l : leaves) {
+      if (l.name == name) return &l;
+    }
+    return nullptr;
+  }
+
+  static ::parquet::ReaderProperties properties(::arrow::MemoryPool* pool) {
+    ::parquet::ReaderProperties made(pool);
+    made.set_page_checksum_verification(true);
+    return made;
+  }
+};
+
+/// `dictionaries`: columns that stay as dictionaries and their indices.
+inline ::parquet::ArrowReaderProperties arrow_properties(const std::vector<int>& dictionaries = {}) {
+  ::parquet::ArrowReaderProperties made;
+  for (const int column : dictionaries) made.set_read_dictionary(column, true);
+  made.set_use_threads(false);
+  made.set_pre_buffer(false);
+  return made;
+}
+
+/// Calls `f`; what Arrow throws becomes an archive_error about this place.
+template <class F>
+auto with_arrow(F f, const std::string& object, std::optional<std::uint64_t> offset, const std::string& key) {
+  try {
+    return f();
+  } catch (const error&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw archive_error(std::string("Arrow cannot read it: ") + e.what(), where{object, offset, key});
+  }
+}
+template <class T>
+T value_of(::arrow::Result<T> result) {
+  if (!result.ok()) throw std::runtime_error(result.status().ToStringWithoutContextLines());
+  return std::move(result).ValueUnsafe();
+}
+inline void need(const ::arrow::Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.ToStringWithoutContextLines());
+}
+
+MILLRACE_INLINE std::uint64_t parquet_file::footer_bytes(std::string_view tail, std::uint64_t size,
+                                                         const std::string& object) {
+  constexpr std::uint64_t least = 12;  // the magic at both ends, and the footer's length
+  if (size < least || tail.size() < 8) {
+    throw archive_error("not a Parquet file: it has " + std::to_string(size) + " bytes", where{object, size, {}});
+  }
+  const std::string_view magic = tail.substr(tail.size() - 4);
+  if (magic == "PARE") {
+    throw archive_error("the footer is encrypted, and nothing decrypts it here", where{object, size - 4, {}});
+  }
+  if (magic != "PAR1") {
+    throw archive_error("not a Parquet file, or cut short: it does not end in PAR1", where{object, size - 4, {}});
+  }
+  std::uint64_t length = 0;
+  for (std::size_t i = 4; i-- > 0;) length = length << 8 | static_cast<unsigned char>(tail[tail.size() - 8 + i]);
+  if (length == 0 || length > size - least) {
+    throw archive_error("the footer has " + std::to_string(length) + " bytes, by the file's end, and " +
+                            std::to_string(size) + " are there of the file",
+                        where{object, size - 8, {}});
+  }
+  return length + 8;
+}
+
+/// What a file's schema has, against what is asked for.
+class parquet_schema_reader {
+ public:
+  parquet_schema_reader(const parquet_options& options, const std::string& object)
+      : options_(options), object_(object) {}
+
+  std::vector<parquet_field> fields;
+  std::vector<parquet_metadata::root> roots;
+  std::vector<parquet_metadata::leaf> leaves;
+
+  void read(const ::parquet::arrow::SchemaManifest& manifest) {
+    if (options_.columns.empty()) {
+      for (const schema_field& f : manifest.schema_fields) add(f, enter(f));
+    }
+    for (const std::string& wanted : options_.columns) {
+      const std::size_t before = fields.size();
+      for (const schema_field& f : manifest.schema_fields) find(f, enter(f), wanted);
+      if (fields.size() == before) missing(manifest, wanted);
+    }
+    if (!options_.label.empty()) add_label(manifest);
+    if (roots.empty()) throw configuration_error("parquet: the file has no columns", where{object_, {}, {}});
+  }
+
+ private:
+  using schema_field = ::parquet::arrow::SchemaField;
+
+  const std::string& enter(const schema_field& f) { return root_ = f.field->name(); }
+
+  [[noreturn]] void missing(const ::parquet::arrow::SchemaManifest& manifest, const std::string& wanted) const {
+    std::string has;
+    for (const auto& f : manifest.schema_fields) has += (has.empty() ? "" : ", ") + f.field->name();
+    throw configuration_error("parquet: there is no column \"" + wanted + "\" (it has: " + has + ")",
+                              where{object_, {}, {}});
+  }
+  /// Adds what is below the path `wanted`, from the field with the path `path` on.
+  void find(const schema_field& f, const std::string& path, const std::string& wanted) {
+    if (path == wanted) return add(f, path);
+    if (f.field->type()->id() != ::arrow::Type::STRUCT) return;
+    if (wanted.size() <= path.size() || wanted.compare(0, path.size(), path) != 0 || wanted[path.size()] != '.') return;
+    for (const schema_field& child : f.children) find(child, path + '.' + child.field->name(), wanted);
+  }
+  static void columns_of(const schema_field& f, std::vector<int>& columns) {
+    if (f.is_leaf()) columns.push_back(f.column_index);
+    for (const schema_field& child : f.children) columns_of(child, columns);
+  }
+  /// A field, or those of a struct.
+  void add(const schema_field& f, const std::string& path) {
+    if (f.field->type()->id() == ::arrow::Type::STRUCT) {
+      for (const schema_field& child : f.children) add(child, path + '.' + child.field->name());
+      return;
+    }
+    std::vector<int> columns;
+    columns_of(f, columns);
+    if (columns.size() != 1) refuse(path, *f.field->type());
+    for (const parquet_metadata::leaf& l : leaves) {
+      if (l.name != path) continue;
+      throw configuration_error("parquet: column \"" + path + "\" stands twice", where{object_, {}, {}});
+    }
+    parquet_field made;
+    made.name = path;
+    const ::arrow::DataType* type = f.field->type().get();
+    arrow_element what;
+    for (int depth = 0;; ++depth) {
+      if (type->id() == ::arrow::Type::EXTENSION) {
+        type = static_cast<const ::arrow::ExtensionType&>(*type).storage_type().get();
+      }
+      what = element_of(*type);
+      if (what.form != arrow_form::none) break;
+      if (!is_arrow_list(*type) || depth == 2) refuse(path, *f.field->type());
+      type = static_cast<const ::arrow::BaseListType&>(*type).value_type().get();
+      made.ragged = true;
+      if (depth == 1) nested_ = true;
+    }
+    if (std::exchange(nested_, false) && what.form == arrow_form::text) refuse(path, *f.field->type());
+    made.type = what.type;
+    made.dims = what.dims;
+    fields.push_back(made);
+    leaves.push_back({path, true, false, columns.front()});
+    for (parquet_metadata::root& r : roots) {
+      if (r.name == root_) return r.leaves.push_back(columns.front());
+    }
+    roots.push_back({root_, {columns.front()}});
+  }
+  void add_label(const ::parquet::arrow::SchemaManifest& manifest) {
+    for (parquet_metadata::leaf& l : leaves) {
+      if (l.name == options_.label) l.is_label = true;
+    }
+    bool there = std::any_of(leaves.begin(), leaves.end(), [](const auto& l) { return l.is_label; });
+    if (!there) {
+      const std::size_t before = leaves.size();
+      for (const schema_field& f : manifest.schema_fields) find(f, enter(f), options_.label);
+      if (leaves.size() == before) missing(manifest, options_.label);
+      there = leaves.size() == before + 1;
+      leaves.back().is_label = true;
+      leaves.back().is_field = false;
+    }
+    const std::size_t at = static_cast<std::size_t>(
+        std::find_if(leaves.begin(), leaves.end(), [](const auto& l) { return l.is_label; }) - leaves.begin());
+    const parquet_field& f = fields[at];
+    const bool whole = f.type && *f.type != dtype::f16 && *f.type != dtype::f32 && *f.type != dtype::f64 &&
+                       *f.type != dtype::bf16 && f.dims.rank() == 0 && !f.ragged;
+    if (!there || !whole) {
+      throw configuration_error("parquet: .label \"" + options_.label + "\" is no column of whole numbers",
+                                where{object_, {}, {}});
+    }
+    if (!leaves[at].is_field) fields.pop_back();
+  }
+  [[noreturn]] void refuse(const std::string& path, const ::arrow::DataType& type) const {
+    throw configuration_error("parquet: no field can be made of column \"" + path + "\", which is of type " +
+                                  type.ToString() + ": name the .columns that are wanted",
+                              where{object_, {}, {}});
+  }
+
+  const parquet_options& options_;
+  const std::string& object_;
+  std::string root_;
+  bool nested_ = false;
+};
+
+MILLRACE_INLINE parquet_rows::parquet_rows(std::string object, std::size_t group, const parquet_group& what)
+    : object_(std::move(object)), group_(group), first_(what.first_row), size_(what.rows) {}
+MILLRACE_INLINE parquet_rows::~parquet_rows() = default;
+
+MILLRACE_INLINE void parquet_rows::fill(std::uint64_t row, std::vector<field>& fields, const where& at) const {
+  if (row >= size_) misused("a row of a row group was asked for that it does not have");
+  for (const std::unique_ptr<arrow_column>& c : columns_) c->fill(static_cast<std::int64_t>(row), fields, at);
+}
+
+/// Reads what a footer says of the row groups.
+class parquet_group_reader {
+ public:
+  parquet_group_reader(parquet_metadata& from, std::string object) : from_(from), object_(std::move(object)) {}
+
+  std::vector<parquet_group> read() {
+    std::vector<parquet_group> made;
+    const auto file = fetched_file_of(from_.size);
+    const auto reader = ::parquet::ParquetFileReader::Open(
+        file, parquet_metadata::properties(::arrow::default_memory_pool()), from_.file);
+    std::uint64_t before = 0;
+    for (int g = 0; g < from_.file->num_row_groups(); ++g) {
+      group_ = "row group " + std::to_string(g);
+      parquet_group one = with_arrow([&] { return read_group(*reader, g); }, object_, std::nullopt, group_);
+      one.first_row = before;
+      before += one.rows;
+      made.push_back(std::move(one));
+    }
+    check_apart();
+    for (parquet_group& g : made) join(g.stretches);
+    if (from_.file->num_rows() >= 0 && static_cast<std::uint64_t>(from_.file->num_rows()) == before) return made;
+    throw archive_error("the footer says that the file has " + std::to_string(from_.file->num_rows()) +
+                            " rows, and its row groups have " + std::to_string(before),
+                        where{object_, from_.size - from_.footer, {}});
+  }
+
+ private:
+  struct chunk {
+    parquet_stretch at;
+    std::string shown;
+  };
+
+  static std::shared_ptr<fetched_file> fetched_file_of(std::uint64_t size) {
+    return std::make_shared<fetched_file>(size, std::vector<parquet_piece>(), ::arrow::default_memory_pool());
+  }
+  [[noreturn]] void fail(const std::string& reason, std::optional<std::uint64_t> offset,
+                         const std::string& column) const {
+    throw archive_error(reason, where{object_, offset, group_ + (column.empty() ? "" : ", column \"" + column + '"')});
+  }
+
+  parquet_group read_group(::parquet::ParquetFileReader& reader, int g) {
+    const std::unique_ptr<::parquet::RowGroupMetaData> group = from_.file->RowGroup(g);
+    parquet_group made;
+    from_.dictionaries.emplace_back();
+    constexpr std::int64_t most_rows = std::int64_t{1} << 40;
+    if (group->num_rows() < 0 || group->num_rows() > most_rows) {
+      fail("it says that it has " + std::to_string(group->num_rows()) + " rows", std::nullopt, {});
+    }
+    made.rows = static_cast<std::uint64_t>(group->num_rows());
+    for (const parquet_metadata::leaf& l : from_.leaves) read_column(reader, *group, g, l, made);
+    std::sort(made.stretches.begin(), made.stretches.end(),
+              [](const parquet_stretch& a, const parquet_stretch& b) { return a.begin < b.begin; });
+    return made;
+  }
+
+  void read_column(::parquet::ParquetFileReader& reader, const ::parquet::RowGroupMetaData& group, int g,
+                   const parquet_metadata::leaf& l, parquet_group& made) {
+    with_arrow(
+        [&] {
+          const std::unique_ptr<::parquet::ColumnChunkMetaData> column = group.ColumnChunk(l.column);
+          if (column->crypto_metadata() != nullptr) fail("it is encrypted, and nothing decrypts it here", {}, l.name);
+          if (!column->file_path().empty()) {
+            fail("it lies in another file, \"" + column->file_path() + "\", which is not read", {}, l.name);
+          }
+          if (!::arrow::util::Codec::IsAvailable(column->compression())) {
+            fail("it is compressed by " + ::arrow::util::Codec::GetCodecAsString(column->compression()) +
+                     ", which this Arrow was built without",
+                 {}, l.name);
+          }
+          const ::parquet::ColumnDescriptor& type = *from_.file->schema()->Column(l.column);
+          const std::int64_t values = column->num_values();
+          const std::int64_t bytes = column->total_uncompressed_size();
+          if (values < 0 || values > most_of_group || bytes < 0 || bytes > most_of_group) {
+            fail("it says that it has " + std::to_string(values) + " values in " + std::to_string(bytes) + " bytes", {},
+                 l.name);
+          }
+          const bool plain = type.max_repetition_level() == 0;
+          if (plain && static_cast<std::uint64_t>(values) != made.rows) {
+            fail("it has " + std::to_string(values) + " values, and the row group " + std::to_string(made.rows) +
+                     " rows",
+                 {}, l.name);
+          }
+          made.decoded += std::max(static_cast<std::uint64_t>(bytes), static_cast<std::uint64_t>(values) * width(type));
+          if (made.decoded > static_cast<std::uint64_t>(most_of_group)) {
+            fail("it says that it takes more than 1 TiB of memory", {}, l.name);
+          }
+          if (made.rows == 0) return;  // nothing of it is read
+          if (plain && is_dictionary(*column, type)) from_.dictionaries.back().push_back(l.column);
+          const std::int64_t pages = column->data_page_offset();
+          const std::int64_t first = column->has_dictionary_page() ? column->dictionary_page_offset() : 0;
+          check_place(first > 0 && first < pages ? first : pages, column->total_compressed_size(), l.name);
+          for (const ::arrow::io::ReadRange& r :
+               value_of(reader.GetReadRanges({g}, {l.column}, 0, std::numeric_limits<std::int64_t>::max()))) {
+            add(r, made, l.name);
+          }
+        },
+        object_, std::nullopt, group_ + ", column \"" + l.name + '"');
+  }
+
+  /// Whether all pages are indices of a dictionary of texts: repeated, these may take any number of times the bytes.
+  static bool is_dictionary(const ::parquet::ColumnChunkMetaData& column, const ::parquet::ColumnDescriptor& type) {
+    if (type.physical_type() != ::parquet::Type::BYTE_ARRAY || column.encoding_stats().empty()) return false;
+    return std::all_of(column.encoding_stats().begin(), column.encoding_stats().end(), [](const auto& pages) {
+      return (pages.page_type != ::parquet::PageType::DATA_PAGE &&
+              pages.page_type != ::parquet::PageType::DATA_PAGE_V2) ||
+             pages.encoding == ::parquet::Encoding::RLE_DICTIONARY ||
+             pages.encoding == ::parquet::Encoding::PLAIN_DICTIONARY;
+    });
+  }
+
+  /// Bytes of a value in memory: of texts their offset.
+  static std::uint64_t width(const ::parquet::ColumnDescriptor& type) {
+    switch (type.physical_type()) {
+      case ::parquet::Type::BOOLEAN:
+        return 1;
+      case ::parquet::Type::INT64:
+      case ::parquet::Type::DOUBLE:
+      case ::parquet::Type::INT96:
+        return 8;
+      case ::parquet::Type::FIXED_LEN_BYTE_ARRAY:
+        return static_cast<std::uint64_t>(std::max(type.type_length(), 0));
+      default:
+        return 4;
+    }
+  }
+
+  void check_place(std::int64_t offset, std::int64_t length, const std::string& column) const {
+    constexpr std::int64_t magic = 4;
+    const auto end = static_cast<std::int64_t>(from_.size - from_.footer);
+    if (offset >= magic && length >= 0 && offset <= end && length <= end - offset) return;
+    fail("by the footer it has " + std::to_string(length) + " bytes from byte " + std::to_string(offset) +
+             " on, and the data of the file end at byte " + std::to_string(end),
+         std::nullopt, column);
+  }
+  void add(const ::arrow::io::ReadRange& r, parquet_group& made, const std::string& column) {
+    check_place(r.offset, r.length, column);
+    const parquet_stretch at{static_cast<std::uint64_t>(r.offset), static_cast<std::uint64_t>(r.offset + r.length)};
+    made.stretches.push_back(at);
+    chunks_.push_back({at, group_ + ", column \"" + column + '"'});
+  }
+
+  /// Two columns that have bytes in common: one of them would be read as the other. Arrow reads up to 100 bytes beyond
+  /// a column that some old writers made, for which its length was wrong (PARQUET-816).
+  void check_apart() {
+    std::sort(chunks_.begin(), chunks_.end(), [](const chunk& a, const chunk& b) { return a.at.begin < b.at.begin; });
+    const std::uint64_t slack =
+        from_.file->writer_version().VersionLt(::parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION()) ? 100 : 0;
+    for (std::size_t i = 1; i < chunks_.size(); ++i) {
+      const parquet_stretch& before = chunks_[i - 1].at;
+      if (chunks_[i].at.begin + slack >= before.end) continue;
+      throw archive_error("by the footer it begins at byte " + std::to_string(chunks_[i].at.begin) + ", and " +
+                              chunks_[i - 1].shown + " ends at byte " + std::to_string(before.end),
+                          where{object_, chunks_[i].at.begin, chunks_[i].shown});
+    }
+  }
+
+  /// A hole that costs less to read than a request does is read.
+  static void join(std::vector<parquet_stretch>& all) {
+    constexpr std::uint64_t hole = 256 * KiB;
+    std::vector<parquet_stretch> joined;
+    for (const parquet_stretch& s : all) {
+      if (!joined.empty() && s.begin <= joined.back().end + hole) {
+        joined.back().end = std::max(joined.back().end, s.end);
+      } else {
+        joined.push_back(s);
+      }
+    }
+    all = std::move(joined);
+  }
+
+  parquet_metadata& from_;
+  const std::string object_;
+  std::string group_;
+  std::vector<chunk> chunks_;
+};
+
+MILLRACE_INLINE parquet_file::parquet_file(std::string_view footer, std::uint64_t size, std::string object,
+                                           const parquet_options& options)
+    : object_(std::move(object)) {
+  const std::uint64_t length = footer_bytes(footer, size, object_);
+  if (footer.size() != length) misused("parquet_file: that is not the footer of the file");
+  auto made = std::make_unique<parquet_metadata>();
+  made->size = size;
+  made->footer = length;
+  parquet_schema_reader schema(options, object_);
+  with_arrow(
+      [&] {
+        const ::parquet::ReaderProperties how = parquet_metadata::properties(::arrow::default_memory_pool());
+#if ARROW_VERSION_MAJOR >= 26
+        made->file = ::parquet::FileMetaData::Make(footer.data(), static_cast<std::int64_t>(length - 8), how);
+#else
+        auto bytes = static_cast<std::uint32_t>(length - 8);
+        made->file = ::parquet::FileMetaData::Make(footer.data(), &bytes, how);
+#endif
+        if (made->file->is_encryption_algorithm_set()) {
+          throw archive_error("it is encrypted, and nothing decrypts it here", where{object_, size - length, {}});
+        }
+        ::parquet::arrow::SchemaManifest manifest;
+        need(::parquet::arrow::SchemaManifest::Make(made->file->schema(), made->file->key_value_metadata(),
+                                                    arrow_properties(), &manifest));
+        schema.read(manifest);
+      },
+      object_, size - length, "the footer");
+  made->roots = std::move(schema.roots);
+  made->leaves = std::move(schema.leaves);
+  fields_ = std::move(schema.fields);
+  groups_ =
+      with_arrow([&] { return parquet_group_reader(*made, object_).read(); }, object_, size - length, "the footer");
+  for (const parquet_group& g : groups_) rows_ += g.rows;
+  metadata_ = std::move(made);
+}
+MILLRACE_INLINE parquet_file::~parquet_file() = default;
+
+MILLRACE_INLINE std::size_t parquet_file::group_of(std::uint64_t row) const noexcept {
+  const auto after = std::upper_bound(groups_.begin(), groups_.end(), row,
+                                      [](std::uint64_t r, const parquet_group& g) { return r < g.first_row; });
+  return static_cast<std::size_t>(after - groups_.begin() - 1);
+}
+
+/// Adds the rows of an array of this name, or those of what is in it.
+inline void add_arrow_chunk(std::vector<std::unique_ptr<arrow_column>>& columns, const parquet_metadata& of,
+                            const std::string& name, std::shared_ptr<::arrow::Array> array, std::int64_t first,
+                            const std::shared_ptr<bounded_arrow_pool>& pool) {
+  if (array->type_id() == ::arrow::Type::STRUCT) {
+    const auto all = value_of(static_cast<const ::arrow::StructArray&>(*array).Flatten(pool.get()));
+    for (int i = 0; i < array->type()->num_fields(); ++i) {
+      add_arrow_chunk(columns, of, name + '.' + array->type()->field(i)->name(), all[static_cast<std::size_t>(i)],
+                      first, pool);
+    }
+    return;
+  }
+  const parquet_metadata::leaf* const leaf = of.find(name);
+  if (leaf == nullptr) throw std::runtime_error("Arrow has read a column \"" + name + "\", which was not asked for");
+  const std::size_t number = static_cast<std::size_t>(leaf - of.leaves.data());
+  if (columns[number] == nullptr) {
+    columns[number] = std::make_unique<arrow_column>();
+    columns[number]->name = name;
+    columns[number]->is_field = leaf->is_field;
+    columns[number]->is_label = leaf->is_label;
+  }
+  columns[number]->chunks.emplace_back(std::move(array), first, pool);
+}
+
+MILLRACE_INLINE std::shared_ptr<const parquet_rows> parquet_file::decode(std::size_t group,
+                                                                         std::vector<parquet_piece> pieces) const {
+  const parquet_group& what = groups_.at(group);
+  if (what.rows == 0) return std::make_shared<parquet_rows>(object_, group, what);
+  const std::uint64_t offset = what.stretches.empty() ? 0 : what.stretches.front().begin;
+  auto made = std::make_shared<parquet_rows>(object_, group, what);
+  made->columns_.resize(metadata_->leaves.size());
+  const auto pool = std::make_shared<bounded_arrow_pool>(static_cast<std::int64_t>(4 * what.decoded + 64 * MiB));
+  made->pool_ = pool;
+  with_arrow(
+      [&] {
+        const auto file = std::make_shared<fetched_file>(metadata_->size, std::move(pieces), pool.get());
+        std::unique_ptr<::parquet::ParquetFileReader> reader =
+            ::parquet::ParquetFileReader::Open(file, parquet_metadata::properties(pool.get()), metadata_->file);
+        const auto arrow = value_of(::parquet::arrow::FileReader::Make(
+            pool.get(), std::move(reader), arrow_properties(metadata_->dictionaries[group])));
+        for (const parquet_metadata::root& root : metadata_->roots) {
+          const std::string key = shown(group) + ", column \"" + root.name + '"';
+          with_arrow(
+              [&] {
+                const auto table = value_of(arrow->ReadRowGroup(static_cast<int>(group), root.leaves));
+                if (table->num_columns() != 1 || static_cast<std::uint64_t>(table->num_rows()) != what.rows) {
+                  throw std::runtime_error("it has " + std::to_string(table->num_rows()) + " rows, and the row group " +
+                                           std::to_string(what.rows));
+                }
+                need(table->Validate());
+                std::int64_t first = 0;
+                for (const std::shared_ptr<::arrow::Array>& array : table->column(0)->chunks()) {
+                  add_arrow_chunk(made->columns_, *metadata_, root.name, array, first, pool);
+                  first += array->length();
+                }
+              },
+              object_, offset, key);
+        }
+      },
+      object_, offset, shown(group));
+  for (std::size_t i = 0; i < made->columns_.size(); ++i) {
+    if (made->columns_[i] != nullptr) continue;
+    const std::string& name = metadata_->leaves[i].name;
+    throw archive_error("Arrow has not read it", where{object_, offset, shown(group) + ", column \"" + name + '"'});
+  }
+  made->memory_ = static_cast<std::uint64_t>(pool->bytes_allocated());
+  return made;
+}
+
+}  // namespace millrace::detail
