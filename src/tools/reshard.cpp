@@ -325,7 +325,7 @@ mill::async_generator<mill::sample> each_of(std::shared_ptr<mill::channel<mill::
    private:
     mill::channel<mill::sample>& c_;
   };
-  const closer at_end(*from);  // whoever sends learns it
+  const closer at_end(*from);  // what sends learns it
   for (;;) {
     std::optional<mill::sample> s = co_await from->receive();
     if (!s) co_return;
@@ -543,7 +543,7 @@ int dry_run(const job& j) {
     const std::uint64_t parts = (size + part - 1) / part;
     shards += n;
     puts += n * (parts <= 1 ? 1 : parts + 2) + n + 2;
-    gets_of_written += 2 * n + 2;
+    gets_of_written += 2 * n + (o.no_shuffle ? 3 : 4);  // indexes twice, and looks for a manifest
   }
   const bool to_store = tools::store::is_s3(o.destination);
   if (!to_store) puts = gets_of_written = 0;
@@ -559,7 +559,7 @@ int dry_run(const job& j) {
     const double requests = static_cast<double>(gets + gets_of_written) / 1000 * o.price_get +
                             static_cast<double>(puts) / 1000 * o.price_put;
     const double traffic = gets != 0 ? static_cast<double>(bytes * again) * 1e-9 * o.price_gb : 0;
-    std::printf("price: %.2f for requests, %.2f for bytes that leave the store\n", requests, traffic);
+    std::printf("price: %.4f for requests, %.4f for bytes that leave the store\n", requests, traffic);
   }
   return tools::fine;
 }
@@ -614,12 +614,10 @@ int reshard(const options& o) {
   }
   if (o.read_back) run(read_back(j, good));
   for (std::size_t i = 0; i < j.outputs.size(); ++i) {
-    std::printf("%s: %s, %s in fields, fingerprint %s%s\n", j.outputs[i].pattern.c_str(),
+    const char* const verdict = !good ? "NOT VERIFIED" : o.read_back ? "read back, and agrees" : "the indexes agree";
+    std::printf("%s: %s, %s, fingerprint %s; %s\n", j.outputs[i].pattern.c_str(),
                 plural(j.counts[i].samples, "sample").c_str(), shown(j.counts[i].bytes).c_str(),
-                j.counts[i].sum.value().text().c_str(),
-                !good         ? ": NOT VERIFIED"
-                : o.read_back ? ": read back, and the same"
-                              : ": as in the indexes that were written");
+                j.counts[i].sum.value().text().c_str(), verdict);
   }
   if (j.samples != taken) std::printf("left out by the filters: %s\n", plural(j.samples - taken, "sample").c_str());
   if (j.rekeyed != 0) std::printf("keys with dots, which became _: %llu\n", number(j.rekeyed));

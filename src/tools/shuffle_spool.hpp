@@ -39,6 +39,7 @@
 #include <millrace/io/file.hpp>
 #include <millrace/loop/detail/descriptors.hpp>
 #include <millrace/memory/bytes.hpp>
+#include <millrace/memory/slab_pool.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/text/text.hpp>
 
@@ -292,8 +293,9 @@ class shuffle_spool {
     if (p.filled == 0) co_return;
     const std::size_t n = std::exchange(p.filled, 0);
     mill::bytes full = p.memory.share(0, n);
-    p.memory = mill::writable_bytes();
     co_await p.open.write_at(std::move(full), p.size - n);
+    // It is read no more and is filled again, unless one large sample has made it.
+    if (p.memory.capacity() > 2 * buffer_) p.memory = mill::writable_bytes();
   }
   static void append(part& p, std::string_view text) noexcept {
     if (!text.empty()) std::memcpy(p.memory.data() + p.filled, text.data(), text.size());
@@ -383,17 +385,19 @@ class shuffle_spool {
     const row& operator[](std::size_t i) const noexcept { return rows_[i]; }
     const std::string& name() const noexcept { return name_; }
     int file() const noexcept { return file_.get(); }
-    mill::bytes read(piece p) const {
+    std::size_t bytes_of(piece p) const noexcept {
       std::size_t bytes = 0;
       for (std::size_t i = p.first; i < p.end; ++i) bytes += static_cast<std::size_t>(rows_[i].length);
-      mill::writable_bytes to = mill::writable_bytes::allocate(bytes);
+      return bytes;
+    }
+    mill::bytes read(piece p, mill::writable_bytes& to) const {
       std::size_t at = 0;
       for (std::size_t i = p.first; i < p.end; ++i) {
         const auto length = static_cast<std::size_t>(rows_[i].length);
         read_at(file_.get(), to.data() + at, length, rows_[i].offset, name_);
         at += length;
       }
-      return to.share(0, bytes);
+      return to.share(0, at);
     }
 
    private:
@@ -414,15 +418,20 @@ class shuffle_spool {
     std::vector<row> rows_;
   };
 
-  static mill::task<mill::bytes> read_piece(std::shared_ptr<const sorted_run> from, piece p) {
+  static mill::task<mill::bytes> read_piece(std::shared_ptr<const sorted_run> from, mill::slab_pool slabs, piece p) {
     const mill::coroutine_context here = co_await mill::this_context();
     const mill::cpu_pool::share pool = mill::cpu_pool::share::of(here.runtime());
-    auto job = [from, p] { return from->read(p); };
+    const std::size_t bytes = from->bytes_of(p);
+    mill::writable_bytes to = bytes <= slabs.slab_bytes() ? slabs.acquire() : mill::writable_bytes::allocate(bytes);
+    auto job = [from, p, memory = std::move(to)]() mutable { return from->read(p, memory); };
     mill::bytes data = co_await pool.run(std::move(job));
     co_return std::move(data);
   }
 
   static mill::async_generator<mill::sample> sorted(shuffle_spool* self, std::size_t number) {
+    const mill::coroutine_context here = co_await mill::this_context();
+    const std::size_t most = std::clamp<std::size_t>(self->memory_ / 64, mill::MiB, 8 * mill::MiB);
+    const mill::slab_pool slabs = here.runtime().slabs(most);
     const run& r = self->runs_[number];
     const std::string name = self->path("run-" + std::to_string(number));
     auto all = std::make_shared<const sorted_run>(name + ".data", name + ".rows", r.data.size, r.rows.size);
@@ -431,14 +440,14 @@ class shuffle_spool {
     std::vector<piece> pieces;
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < all->size(); ++i) {
-      if (pieces.empty() || bytes + (*all)[i].length > self->memory_ / 32 || i - pieces.back().first == 4096) {
+      if (pieces.empty() || bytes + (*all)[i].length > most || i - pieces.back().first == 4096) {
         pieces.push_back({i, i});
         bytes = 0;
       }
       bytes += (*all)[i].length;
       pieces.back().end = i + 1;
     }
-    auto read = [all](piece p) { return read_piece(all, p); };
+    auto read = [all, slabs](piece p) { return read_piece(all, slabs, p); };
     mill::stream<mill::bytes> read_ahead =
         mill::from_range(std::move(pieces)) | mill::map_concurrent(read, {.limit = 3});
     std::size_t i = 0;
