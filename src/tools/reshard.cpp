@@ -317,15 +317,6 @@ class job {
 };
 
 mill::async_generator<mill::sample> each_of(std::shared_ptr<mill::channel<mill::sample>> from) {
-  class closer {
-   public:
-    explicit closer(mill::channel<mill::sample>& c) : c_(c) {}
-    ~closer() { c_.close(); }
-
-   private:
-    mill::channel<mill::sample>& c_;
-  };
-  const closer at_end(*from);  // what sends learns it
   for (;;) {
     std::optional<mill::sample> s = co_await from->receive();
     if (!s) co_return;
@@ -344,6 +335,21 @@ mill::task<void> write(job& j, std::size_t i, mill::async_generator<mill::sample
   }
 }
 
+/// The same of what comes through a channel; where it fails, what sends learns that.
+mill::task<void> write_what_comes(job& j, std::size_t i, std::shared_ptr<mill::channel<mill::sample>> from) {
+  class closer {
+   public:
+    explicit closer(mill::channel<mill::sample>& c) : c_(c) {}
+    ~closer() { c_.close(); }
+
+   private:
+    mill::channel<mill::sample>& c_;
+  };
+  const closer at_end(*from);
+  mill::async_generator<mill::sample> samples = each_of(from);
+  co_await write(j, i, std::move(samples), j.how.go_on);
+}
+
 /// One pass over the source, and nothing is sorted.
 mill::task<void> repack(job& j) {
   const mill::coroutine_context here = co_await mill::this_context();
@@ -351,8 +357,7 @@ mill::task<void> repack(job& j) {
   std::vector<mill::spawned<void>> writers;
   for (std::size_t i = 0; i < j.outputs.size(); ++i) {
     to.push_back(std::make_shared<mill::channel<mill::sample>>(16));
-    mill::async_generator<mill::sample> samples = each_of(to.back());
-    mill::task<void> work = write(j, i, std::move(samples), j.how.go_on);
+    mill::task<void> work = write_what_comes(j, i, to.back());
     writers.emplace_back(here, std::move(work));
   }
   j.line.begin("repacking", j.source.bytes(), 0);
@@ -369,7 +374,9 @@ mill::task<void> repack(job& j) {
     count.sum.add(s->it);
     j.line.show(j.bytes_at(*s), j.samples);
     const bool sent = co_await to[i]->send(std::move(s->it));
-    if (!sent) break;  // a writer has failed, and throws below
+    if (sent) continue;
+    co_await writers[i];  // throws why; the others are dropped, as their samples are not all
+    throw mill::error("a writer ended before its samples", mill::where{j.outputs[i].pattern, std::nullopt, {}});
   }
   for (const auto& c : to) c->close();
   for (mill::spawned<void>& w : writers) co_await w;

@@ -366,6 +366,13 @@ void check_reshard(const tools_under_test& t, mill::s3_server::background& serve
   std::printf("%d of 300 samples in val\n", keys);
   require(keys > 30 && keys < 90, "the share is another one");
 
+  // Where one output cannot be written, the other one is not ended as if its samples were all.
+  std::filesystem::create_directories(to("half"));
+  std::ofstream(to("half") + "/val-000000.tar") << "mine";
+  require_said(run(t.reshard + " " + in + " " + to("half") + " --no-shuffle --split train=0.8,val=0.2"), 3,
+               "val-000000.tar: write_shards: it is there");
+  require(!std::filesystem::exists(to("half") + "/train.millrace.json"), "a part was ended as if it were all");
+
   // Filters and names.
   members wanted;
   for (const auto& [name, content] : all) {
@@ -416,6 +423,27 @@ void check_reshard(const tools_under_test& t, mill::s3_server::background& serve
   const members lines{{"a_jsonl#0.line", "{\"n\": 1}"}, {"a_jsonl#1.line", "{}"}, {"a_jsonl#2.line", ""}};
   require(by_tarfile(to("text_out")) == lines, "other lines were written");
   require_said(run(t.reshard + " " + t.folder + "/a.tfrecord " + to("tfrecord") + " --no-shuffle"), 0, "2 samples");
+  // With an index in the folder the shard is not read for it once more; one of another version is not believed.
+  const std::string text = t.folder + "/text";
+  require_said(run(t.reshard + " " + text + " x/ --dry-run"), 0, "1 shard without an index: read once for it");
+  mill::index_shard_options by_reading;
+  by_reading.format = mill::sample_format::lines;
+  const auto loop = mill::make_event_loop();
+  std::vector<mill::shard_index> indexes;
+  indexes.push_back(mill::block_on(
+      *loop, mill::index_shard(mill::files(), mill::shard(text + "/a.jsonl", 13), "a.jsonl", by_reading)));
+  std::string index;
+  mill::write_indexes(indexes, index);
+  std::ofstream(text + "/millrace.index", std::ios::binary) << index;
+  const said indexed = run(t.reshard + " " + text + " x/ --dry-run");
+  require_said(indexed, 0, "source: 1 shard of lines, 13 B\n");
+  require(indexed.text.find("without an index") == std::string::npos, "the index was not found");
+  require_said(run(t.reshard + " " + text + " " + to("text_indexed") + spool), 0, "3 samples");
+  require(by_tarfile(to("text_indexed")) == lines, "other lines were written by the index");
+  std::ofstream(text + "/a.jsonl", std::ios::app) << "4\n";
+  require_said(run(t.reshard + " " + text + " x/ --dry-run"), 0, "1 shard without an index");
+  require_said(run(t.ls + " " + text), 0, "4 samples in 1 shard of lines");
+
   const members records{{"a_tfrecord#0.record", "abc"}, {"a_tfrecord#1.record", ""}};
   require(by_tarfile(to("tfrecord")) == records, "other records were written");
   require_said(run(t.reshard + " " + t.folder + "/a.rec " + to("rec") + spool), 0, "2 samples");
