@@ -42,6 +42,8 @@ class store {
   static bool is_s3(std::string_view url) { return url.substr(0, 5) == "s3://"; }
 
   std::shared_ptr<const mill::storage> reads() const { return s3_ ? mill::s3::as_storage(*s3_) : mill::files(); }
+  /// What writes to s3://; null for files.
+  const mill::s3::client* client() const noexcept { return s3_ ? &*s3_ : nullptr; }
   /// The tar archives under a prefix or in a folder, sorted by the bytes of their names; of other formats all objects
   /// there.
   std::vector<mill::shard> list(const std::string& prefix,

@@ -276,7 +276,7 @@ class package:
         for word in ("MILLRACE_WERROR", "MILLRACE_SANITIZE", "Catch2_DIR", "FETCHCONTENT"):
             expect(word not in cache, f"the consumer's cache holds {word}")
         targets = self.run(self.o.cmake, "--build", str(folder), "--target", "help")
-        expect(not re.search(r"\b(test_|example_|bench_|millrace_headers|millrace-(index|plan|verify))", targets), f"targets of ours: {targets}")
+        expect(not re.search(r"\b(test_|example_|bench_|millrace_headers|millrace-(cache|cat|index|ls|plan|reshard|verify))", targets), f"targets of ours: {targets}")
         tests = self.run(str(pathlib.Path(self.o.cmake).with_name("ctest")), "--test-dir", str(folder), "-N", succeeds=None)
         expect(not re.search(r"Total Tests: [1-9]", tests), f"tests of ours: {tests}")
         self.build_and_run(folder)

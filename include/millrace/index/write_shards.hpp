@@ -116,6 +116,11 @@ void check_writing(const write_shards_options& how);
 /// The most bytes that it holds beside a sample.
 std::size_t writing_bytes(const write_shards_options& how) noexcept;
 
+/// Throws archive_error unless reading gives the sample's names back as they are.
+void check_sample(const sample& s, std::string_view key_before, const shard_names& names, std::uint64_t number);
+/// configuration_error where a shard of this writer or the manifest is there.
+MILLRACE_COROUTINE task<void> refuse_what_is_there(shard_target to, shard_names names, write_shards_options how);
+
 MILLRACE_COROUTINE async_generator<written_shard> write_samples(async_generator<sample> in, shard_target to,
                                                                 shard_names names, write_shards_options how);
 MILLRACE_COROUTINE task<void> finish_written(shard_target to, shard_names names, write_shards_options how);

@@ -30,9 +30,9 @@
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/data/hash128.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
+#include <millrace/index/detail/samples_sum.hpp>
 #include <millrace/index/index_builder.hpp>
 #include <millrace/index/index_shard.hpp>
 #include <millrace/index/write_shards.hpp>
@@ -414,7 +414,6 @@ MILLRACE_COROUTINE task<written_shard> store_shard(shard_target to, shard_names 
   co_return std::move(out);
 }
 
-/// Throws archive_error unless reading gives the sample's names back as they are.
 MILLRACE_INLINE void check_sample(const sample& s, std::string_view key_before, const shard_names& names,
                                   std::uint64_t number) {
   const auto refuse = [&](const std::string& reason, const std::string& name) {
@@ -494,7 +493,7 @@ MILLRACE_COROUTINE task<void> refuse_if_there(shard_target to, std::string url) 
   if (text) refuse_overwriting(url);
 }
 
-MILLRACE_COROUTINE task<void> refuse_what_is_there(shard_target to, shard_names names, write_shards_options how) {
+MILLRACE_COROUTINE_BODY task<void> refuse_what_is_there(shard_target to, shard_names names, write_shards_options how) {
   const std::vector<shard> all = co_await to.list(names);
   for (const shard& s : all) {
     const std::uint64_t number = *names.number(s.url);
@@ -623,31 +622,6 @@ MILLRACE_COROUTINE_BODY async_generator<written_shard> write_samples(async_gener
   co_await finish_written(to, names, how);
 }
 
-/// A sum over samples: it does not depend on their order, nor on how they are cut into shards.
-class samples_sum {
- public:
-  void add(const shard_index& index) {
-    for (std::size_t i = 0; i < index.samples(); ++i) {
-      hasher128 one;
-      const shard_index::rows rows = index.rows_of(i);
-      one.add(rows.key_hash(i));
-      for (std::size_t k = 0; k < rows.field_count(i); ++k) {
-        const shard_index::field f = rows.field_at(i, k);
-        one.add(f.extension);
-        one.add(f.size);
-        one.add(f.crc);
-      }
-      const hash128 value = one.value();
-      sum_.low += value.low;
-      sum_.high += value.high + (sum_.low < value.low ? 1 : 0);
-    }
-  }
-  std::string text() const { return sum_.text(); }
-
- private:
-  hash128 sum_;
-};
-
 MILLRACE_INLINE void append_json_text(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {
@@ -727,7 +701,7 @@ MILLRACE_COROUTINE_BODY task<void> finish_written(shard_target to, shard_names n
   std::string manifest = "{\n  \"version\": 1,\n  \"index\": ";
   append_json_text(manifest, std::string_view(index_url).substr(names.folder().size()));
   manifest += ",\n  \"samples\": " + std::to_string(samples) + ",\n  \"bytes\": " + std::to_string(size) +
-              ",\n  \"fingerprint\": \"" + fingerprint.text() + "\",\n  \"shards\": [" + shards + "\n  ]\n}\n";
+              ",\n  \"fingerprint\": \"" + fingerprint.value().text() + "\",\n  \"shards\": [" + shards + "\n  ]\n}\n";
   async_generator<bytes> text = text_in_parts(std::move(manifest));
   co_await to.put(manifest_url, std::move(text), false, how);
 }

@@ -1,0 +1,349 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/flow/map_concurrent.hpp>
+#include <millrace/flow/pipe.hpp>
+#include <millrace/flow/sources.hpp>
+#include <millrace/index/detail/object_index.hpp>
+#include <millrace/index/index_set.hpp>
+#include <millrace/index/index_shard.hpp>
+#include <millrace/shards/fetch.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/untar.hpp>
+#include <millrace/train/dataset.hpp>
+
+#include "src/tools/command_line.hpp"
+#include "src/tools/store.hpp"
+
+namespace tools {
+
+/// The formats that a place can have, by their names: all but arrays, which are in memory.
+inline std::map<std::string, mill::sample_format> formats_by_name() {
+  std::map<std::string, mill::sample_format> all;
+  for (int i = 0;; ++i) {
+    const auto format = static_cast<mill::sample_format>(i);
+    const std::string name = mill::format_name(format);
+    if (name.empty()) return all;
+    if (format != mill::sample_format::arrays) all.emplace(name, format);
+  }
+}
+
+/// The option --format of `given`, and what it says: nullopt where it was not given.
+inline void add_format(CLI::App& given, std::string& format) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : formats_by_name()) names.push_back(name);
+  given.add_option("--format", format, "What the samples are (what names of shards show)")
+      ->check(CLI::IsMember(std::move(names)))
+      ->type_name("FORMAT");
+}
+inline std::optional<mill::sample_format> given_format(const std::string& format) {
+  if (format.empty()) return std::nullopt;
+  return formats_by_name().at(format);
+}
+
+/// The format that the name of a shard shows; nullopt for another name. Endings of compression do not count.
+inline std::optional<mill::sample_format> format_of_name(std::string_view name) {
+  name = name.substr(name.rfind('/') + 1);
+  const auto ends_in = [&](std::string_view end) {
+    return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
+  };
+  for (const std::string_view end : {".tgz", ".tbz2", ".txz", ".tzst", ".zip"}) {
+    if (ends_in(end)) return mill::sample_format::tar;
+  }
+  for (const std::string_view end : {".gz", ".zst", ".bz2", ".xz", ".lz4"}) {
+    if (!ends_in(end)) continue;
+    name.remove_suffix(end.size());
+    break;
+  }
+  if (ends_in(".tar")) return mill::sample_format::tar;
+  if (ends_in(".rec")) return mill::sample_format::recordio;
+  for (const std::string_view end : {".jsonl", ".ndjson", ".txt", ".csv", ".tsv"}) {
+    if (ends_in(end)) return mill::sample_format::lines;
+  }
+  // "train.tfrecord-00000-of-01024", too.
+  if (name.find(".tfrecord") != std::string_view::npos) return mill::sample_format::tfrecord;
+  return std::nullopt;
+}
+
+/// A sample, and its place among all of a source.
+class placed_sample {
+ public:
+  placed_sample() = default;
+  placed_sample(std::uint64_t s, std::uint64_t n, mill::sample what) : shard(s), ordinal(n), it(std::move(what)) {}
+  std::uint64_t shard = 0;    // its number in sample_source::shards(); of objects that of the folder's index
+  std::uint64_t ordinal = 0;  // in its shard
+  mill::sample it;
+
+  friend std::size_t byte_size(const placed_sample& s) noexcept { return byte_size(s.it); }
+};
+
+/// Where a source goes on: shards before `shard` are done, and `ordinal` samples of it.
+struct place_in_source {
+  std::uint64_t shard = 0;
+  std::uint64_t ordinal = 0;
+};
+
+/// What the tools read samples from: a shard, or all under a prefix or in a folder, of any format that a dataset has.
+/// Tars are read as a stream, compressed ones, too; all others as a dataset reads them, by their index. That is the one
+/// in the folder, PLACE/millrace.index, where it is of these shards, or is made of each shard when its turn comes.
+class sample_source {
+ public:
+  /// Lists. Without a format, it is that of the first name that shows one; where none does, of objects.
+  sample_source(const std::string& place, std::optional<mill::sample_format> format) : store_(place), place_(place) {
+    std::vector<mill::shard> all = list();
+    for (const mill::shard& s : all) {
+      if (format) break;
+      format = format_of_name(s.url);
+    }
+    format_ = format.value_or(mill::sample_format::objects);
+    if (mill::of_objects(format_)) {
+      if (place_.back() != '/') place_ += '/';
+      mill::detail::object_index_builder objects(format_, place_);
+      for (const mill::shard& s : all) objects.add(s);
+      passed_over_ = objects.passed_over();
+      for (const mill::shard& s : all) bytes_ += s.size.value_or(0);
+      objects_ = std::make_shared<const mill::index_set>(objects.finish());
+      if (objects_->samples() == 0) throw mill::configuration_error("there are no samples under " + place);
+      requests_ = all.size();
+      for (const mill::shard_index& index : *objects_) {
+        mill::shard s(place_ + index.name(), index.sample_bytes());
+        shards_.push_back(std::move(s));
+      }
+      return;
+    }
+    const bool by_name =
+        std::any_of(all.begin(), all.end(), [&](const mill::shard& s) { return format_of_name(s.url) == format_; });
+    for (mill::shard& s : all) {
+      if (by_name && format_of_name(s.url) != format_) continue;  // a README beside them
+      bytes_ += s.size.value_or(0);
+      requests_ += (s.size.value_or(0) + mill::fetch_options().part - 1) / mill::fetch_options().part;
+      shards_.push_back(std::move(s));
+    }
+    left_out_ = all.size() - shards_.size();
+    if (shards_.empty()) {
+      throw mill::configuration_error(std::string("there are no shards of format ") + mill::format_name(format_) +
+                                      " under " + place);
+    }
+    if (format_ != mill::sample_format::tar) read_index();
+  }
+
+  mill::sample_format format() const noexcept { return format_; }
+  const std::vector<mill::shard>& shards() const noexcept { return shards_; }
+  const tools::store& store() const noexcept { return store_; }
+  /// Of all objects, as the listing says.
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  /// The GETs that they take, if each is read once.
+  std::uint64_t requests() const noexcept { return requests_; }
+  /// Shards whose index must be made, which reads them once more.
+  std::size_t without_index() const noexcept {
+    if (format_ == mill::sample_format::tar || mill::of_objects(format_)) return 0;
+    return shards_.size() - known_.size();
+  }
+  /// What was left out of the listing, in a sentence; or empty.
+  std::string left_out() const {
+    if (left_out_ == 0) return passed_over_;
+    return std::to_string(left_out_) + (left_out_ == 1 ? " object is" : " objects are") +
+           " left out, whose names are not those of " + mill::format_name(format_);
+  }
+
+  /// The samples in the order of the shards' names and of each shard, from a place on, read ahead by at most about
+  /// `memory` bytes. The source must outlive the stream.
+  mill::stream<placed_sample> samples(place_in_source from = {}, std::size_t memory = 128 * mill::MiB) const {
+    if (format_ == mill::sample_format::tar) return mill::stream<placed_sample>(of_tars(this, from, memory));
+    return mill::stream<placed_sample>(of_datasets(this, from, memory));
+  }
+
+ private:
+  std::vector<mill::shard> list() const {
+    struct ::stat is {};
+    if (!tools::store::is_s3(place_) && ::stat(place_.c_str(), &is) != 0) {
+      throw mill::io_error::of(errno, "it cannot be read", mill::where{place_, std::nullopt, {}});
+    }
+    if (!tools::store::is_s3(place_) && !S_ISDIR(is.st_mode)) {
+      return {mill::shard(place_, static_cast<std::uint64_t>(is.st_size))};
+    }
+    const bool folder = !tools::store::is_s3(place_) && place_.back() != '/';
+    const auto loop = mill::make_event_loop();
+    mill::stream<mill::shard> objects(store_.reads()->list(folder ? place_ + '/' : place_));
+    std::vector<mill::shard> all = mill::block_on(*loop, mill::collect(std::move(objects)));
+    std::sort(all.begin(), all.end(), [](const mill::shard& a, const mill::shard& b) { return a.url < b.url; });
+    const auto exactly = std::find_if(all.begin(), all.end(), [&](const mill::shard& s) { return s.url == place_; });
+    if (exactly != all.end()) return {*exactly};  // an object, and not a prefix
+    return all;
+  }
+  /// What stands before the names of an index.
+  std::string prefix() const {
+    const std::string& first = shards_.front().url;
+    const bool one = shards_.size() == 1 && first == place_;
+    if (one || place_.back() == '/') return place_.substr(0, place_.rfind('/') + 1);
+    return tools::store::is_s3(place_) ? place_.substr(0, place_.rfind('/') + 1) : place_ + '/';
+  }
+  std::string name_of(const mill::shard& s) const { return s.url.substr(prefix().size()); }
+
+  void read_index() {
+    const std::string file = tools::index_of(prefix());
+    const std::optional<std::string> text = store_.read(file);
+    if (!text) return;
+    std::map<std::string, mill::shard_index> there;
+    for (mill::shard_index& index : mill::read_indexes(*text, file)) {
+      std::string name = index.name();
+      there.emplace(std::move(name), std::move(index));
+    }
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      const auto at = there.find(name_of(shards_[i]));
+      if (at == there.end() || at->second.format() != format_) continue;
+      try {
+        at->second.check(shards_[i]);
+        known_.emplace(i, std::move(at->second));
+      } catch (const mill::stale_index_error&) {  // it is made anew
+      }
+    }
+  }
+
+  static mill::async_generator<placed_sample> of_tars(const sample_source* self, place_in_source from,
+                                                      std::size_t memory) {
+    std::vector<mill::shard> rest;
+    std::unordered_map<std::string, std::uint64_t> number;
+    for (std::uint64_t i = from.shard; i < self->shards_.size(); ++i) {
+      rest.push_back(self->shards_[i]);
+      number.emplace(self->shards_[i].url, i);
+    }
+    mill::fetch_options how;
+    how.part = std::clamp<std::size_t>(memory / 8, 256 * mill::KiB, how.part);
+    how.shards = 4;
+    how.window = std::max(memory / 4, how.part);
+    mill::stream<mill::sample> all = mill::from_range(std::move(rest)) | mill::fetch(self->store_.reads(), how) |
+                                     mill::untar() | mill::group_samples();
+    std::shared_ptr<const mill::shard> current;
+    std::uint64_t shard = 0;
+    while (std::optional<mill::sample> s = co_await all.next()) {
+      if (s->from.from != current) {
+        current = s->from.from;
+        shard = number.at(current->url);
+      }
+      const std::uint64_t ordinal = s->from.ordinal;
+      if (shard == from.shard && ordinal < from.ordinal) continue;
+      placed_sample out(shard, ordinal, std::move(*s));
+      co_yield mill::give(out);
+    }
+  }
+
+  /// Samples [begin, end) of a dataset, in their order.
+  static mill::task<std::vector<mill::sample>> part_of(mill::dataset all, std::uint64_t begin, std::uint64_t end) {
+    mill::epochs_options how;
+    how.tracks = 1;
+    how.ahead = 65'536;
+    std::vector<mill::sample> out;
+    mill::stream<mill::sample> part = mill::epochs(all.subset(begin, end), how);
+    while (std::optional<mill::sample> s = co_await part.next()) out.push_back(std::move(*s));
+    std::sort(out.begin(), out.end(), [](const mill::sample& a, const mill::sample& b) {
+      // Samples that are objects have no ordinal, and are in the order of their keys.
+      return a.from.ordinal != b.from.ordinal ? a.from.ordinal < b.from.ordinal : a.key < b.key;
+    });
+    co_return std::move(out);
+  }
+
+  /// Neighbours that are read together: samples [first, second).
+  using part = std::pair<std::uint64_t, std::uint64_t>;
+
+  /// The samples of a shard from `first` on, in parts of about so many bytes.
+  static std::vector<part> parts_of(const mill::shard_index& index, std::uint64_t first, std::uint64_t memory) {
+    std::vector<part> parts;
+    std::uint64_t bytes = 0;
+    for (std::uint64_t i = first; i < index.samples(); ++i) {
+      const std::uint64_t size = index.end(i) - index.offset(i);
+      if (parts.empty() || bytes + size > memory || i - parts.back().first == 65'536) {
+        parts.emplace_back(i, i);
+        bytes = 0;
+      }
+      bytes += size;
+      parts.back().second = i + 1;
+    }
+    return parts;
+  }
+
+  static mill::async_generator<placed_sample> of_datasets(const sample_source* self, place_in_source from,
+                                                          std::size_t memory) {
+    const std::shared_ptr<const mill::storage> store = self->store_.reads();
+    std::uint64_t before = 0;  // samples of the set in shards before this one
+    for (std::uint64_t i = 0; self->objects_ != nullptr && i < from.shard; ++i)
+      before += (*self->objects_)[i].samples();
+    for (std::uint64_t i = from.shard; i < self->shards_.size(); ++i) {
+      std::shared_ptr<const mill::index_set> set = self->objects_;
+      std::size_t in_set = i;
+      if (set == nullptr) {
+        std::vector<mill::shard_index> one;
+        const auto known = self->known_.find(i);
+        if (known != self->known_.end()) {
+          one.push_back(known->second);
+        } else {
+          mill::index_shard_options by_reading;
+          by_reading.way = mill::index_way::stream;
+          by_reading.format = self->format_;
+          mill::shard object = self->shards_[i];
+          std::string name = self->name_of(object);
+          mill::shard_index made = co_await mill::index_shard(store, std::move(object), std::move(name), by_reading);
+          one.push_back(std::move(made));
+        }
+        set = std::make_shared<const mill::index_set>(std::move(one));
+        in_set = 0;
+      }
+      const mill::shard_index& index = (*set)[in_set];
+      const std::uint64_t first = i == from.shard ? from.ordinal : 0;
+      mill::dataset_options where_it_is;
+      where_it_is.format = self->format_;
+      where_it_is.prefix = self->prefix();
+      const mill::dataset data(store, set, where_it_is);
+      const std::uint64_t offset = before;
+      auto read = [&data, offset](part p) { return part_of(data, offset + p.first, offset + p.second); };
+      std::vector<part> parts = parts_of(index, first, memory / 4);
+      mill::stream<std::vector<mill::sample>> all =
+          mill::from_range(std::move(parts)) | mill::map_concurrent(read, {.limit = 2});
+      std::uint64_t ordinal = first;
+      while (std::optional<std::vector<mill::sample>> some = co_await all.next()) {
+        for (mill::sample& s : *some) {
+          placed_sample out(i, ordinal++, std::move(s));
+          co_yield mill::give(out);
+        }
+      }
+      if (ordinal != index.samples()) {
+        throw mill::error("not all samples came: " + std::to_string(ordinal) + " of " + std::to_string(index.samples()),
+                          mill::where{self->shards_[i].shown(), std::nullopt, {}});
+      }
+      if (self->objects_ != nullptr) before += index.samples();
+    }
+  }
+
+  tools::store store_;
+  std::string place_;
+  mill::sample_format format_ = mill::sample_format::tar;
+  std::vector<mill::shard> shards_;
+  std::map<std::size_t, mill::shard_index> known_;
+  std::shared_ptr<const mill::index_set> objects_;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t requests_ = 0;
+  std::size_t left_out_ = 0;
+  std::string passed_over_;
+};
+
+}  // namespace tools
