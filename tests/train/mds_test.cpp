@@ -59,10 +59,9 @@ std::string number(std::uint64_t value, int bytes = 4) {
 }
 
 /// The description of shards of a text, a number of 4 bytes and an image.
-const std::string columns =
-    R"("column_encodings": ["str", "int32", "jpeg"], "column_names": ["a", "b.cls", "c"], )"
-    R"("column_sizes": [null, 4, null], "compression": null, "format": "mds", "hashes": [], )"
-    R"("size_limit": 67108864, "version": 2)";
+const std::string columns = R"("column_encodings": ["str", "int32", "jpeg"], "column_names": ["a", "b.cls", "c"], )"
+                            R"("column_sizes": [null, 4, null], "compression": null, "format": "mds", "hashes": [], )"
+                            R"("size_limit": 67108864, "version": 2)";
 const std::string config = "{" + columns + "}";
 
 /// What the fields of a record are joined to is the record: texts of `a`, `b` and `c` one after the other.
@@ -425,6 +424,10 @@ TEST_CASE("numbers, arrays and images of MDS") {
   CHECK(p.height == 1);
   CHECK(p.mode == "L");
   CHECK(p.pixels.view() == "ab");
+  for (std::size_t length = 0; length < 13; ++length) {
+    CHECK_THAT(failure_of([&] { mds_image(of(std::string_view("\2\0\0\0\1\0\0\0\1\0\0\0", length)), at); }),
+               Contains("mem:x at byte 40, x#3: the field is too short for an image of PIL"));
+  }
   CHECK_THAT(failure_of([&] { mds_image(of(std::string_view("\2\0\0\0\1\0\0\0\xff\0\0\0Lab", 15)), at); }),
              Contains("mem:x at byte 40, x#3: the field is too short for an image of PIL"));
 }

@@ -758,8 +758,8 @@ MILLRACE_INLINE array mds_array(const bytes& field, std::string_view encoding, c
 MILLRACE_INLINE mds_pixels mds_image(const bytes& field, const where& at) {
   const std::string_view all = field.view();
   mds_pixels out;
-  const std::uint64_t mode = all.size() < 12 ? UINT64_MAX : detail::read_le(all, 8, 4);
-  if (mode > all.size() - 12) throw decode_error("the field is too short for an image of PIL", at);
+  const std::uint64_t mode = all.size() < 12 ? 0 : detail::read_le(all, 8, 4);
+  if (all.size() < 12 || mode > all.size() - 12) throw decode_error("the field is too short for an image of PIL", at);
   out.width = static_cast<std::uint32_t>(detail::read_le(all, 0, 4));
   out.height = static_cast<std::uint32_t>(detail::read_le(all, 4, 4));
   out.mode = all.substr(12, static_cast<std::size_t>(mode));
