@@ -88,9 +88,9 @@ class shard_reader {
 /// An index has a row for each sample: bytes [offset, end) of the object, and their CRC32C. Where samples can only be
 /// read together, it has groups, too: [offset, end) are then bytes of the shard's text, which is what it would be
 /// unpacked to, groups after groups; epochs_options::bytes counts what a group takes there as its memory, and a group
-/// is unpacked whole whenever a slice needs a sample of it. So groups are the slices by default (order_options::groups),
-/// and each is read once an epoch, and once more where a track begins inside of it. Where dataset_options::slice is
-/// given, slices begin anywhere: one of a group's length is a part of two of them, and they are read twice an epoch.
+/// is unpacked whole whenever a slice needs a sample of it. So groups are the slices by default
+/// (order_options::groups), and each is read once an epoch, and once more where a track begins inside of it. Where
+/// dataset_options::slice is given, slices begin anywhere: a group is a part of two of its own length, and read twice.
 class shard_format {
  public:
   virtual ~shard_format() = default;
