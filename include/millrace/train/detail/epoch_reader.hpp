@@ -5,26 +5,21 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <deque>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/clock.hpp>
-#include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
-#include <millrace/decode/array.hpp>
 #include <millrace/flow/failure_policy.hpp>
-#include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_format.hpp>
@@ -34,16 +29,14 @@
 #include <millrace/order/sample_order.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 #include <millrace/shards/fetch.hpp>
-#include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/range_reader.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/event.hpp>
-#include <millrace/tar/reader.hpp>
-#include <millrace/text/entity_tag.hpp>
 #include <millrace/train/detail/epoch_walk.hpp>
 #include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
+#include <millrace/train/detail/sample_filler.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 
 namespace millrace::detail {
@@ -75,13 +68,13 @@ class epoch_reader {
         here_(here),
         reader_(source_.store),
         shares_(here, bounds_of_requests(source_)),
+        filler_(source_, options_.verify),
         walk_(source_.walk),
         first_room_(first_room(source_)),
         room_(first_room_, options_.bytes),
         divides_(source_.walk.tracks % source_.walk.world == 0) {
     for (std::size_t d = 0; d < source_.sets.size(); ++d) {
       piece_samples_.push_back(samples_of_piece(d));
-      readers_.emplace_back(source_.sets[d].shards);
       any_in_memory_ = any_in_memory_ || source_.sets[d].indexes->in_memory();
     }
     if (here.stage() != nullptr) here.stage()->reads_within(0, options_.requests, options_.bytes, ".bytes");
@@ -130,7 +123,7 @@ class epoch_reader {
     Sample s;
     s.mark = taken_.mark;
     if (taken_.piece == nullptr) {
-      if (taken_.in_memory) fill_of_rows(s, source_.index(taken_.place.shard), taken_.place, taken_.epoch);
+      if (taken_.in_memory) filler_.fill_of_rows(s, source_.index(taken_.place.shard), taken_.place, taken_.epoch);
       return s;
     }
     slice_piece::range* const first = &range_of(taken_);
@@ -162,7 +155,8 @@ class epoch_reader {
     if (source_.index(place.shard).is_packed()) {
       again = co_await unpack_again(alone, std::move(first), text_of(failure_));
     } else {
-      again = co_await reader_.read_again(object_of(place.shard), alone.begin, std::move(first), text_of(failure_));
+      again = co_await reader_.read_again(filler_.object_of(place.shard), alone.begin, std::move(first),
+                                              text_of(failure_));
     }
     Sample s;
     s.mark = taken_.mark;
@@ -183,7 +177,7 @@ class epoch_reader {
   task<Sample> take_of_group_again(const slice_piece::group& damaged) {
     Sample s;
     s.mark = taken_.mark;
-    if (reader_.store().over_network(object_of(damaged.shard).url)) {
+    if (reader_.store().over_network(filler_.object_of(damaged.shard).url)) {
       const std::string before = text_of(failure_);
       log_second_reading(here_, before);
       slice_piece::group again = damaged;
@@ -434,7 +428,7 @@ class epoch_reader {
     const auto in_parts = [&](std::size_t part) {
       auto piece =
           std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part, options_.gap,
-                                        &readers_[at.set]);
+                                        &filler_.readers(at.set));
       piece->place(next_.position / tracks, set.first, at.epoch);
       return piece;
     };
@@ -510,7 +504,7 @@ class epoch_reader {
   bool is_local(const slice_piece::range& r) const {
     if (!r.rows.empty()) return false;
     const frame_range there = range_in_object(r);
-    return source_.store->is_local(object_of(r), there.begin, there.length());
+    return source_.store->is_local(filler_.object_of(r), there.begin, there.length());
   }
   /// Whether memory, or the number of samples that are planned, is what keeps it from asking for more.
   bool full() const noexcept { return waiting_.empty() && (no_room_ != nullptr || ahead_.size() >= options_.ahead); }
@@ -555,7 +549,7 @@ class epoch_reader {
   task<void> read(slice_piece::range& r, host_share::request turn, counted way) {
     const time_point asked = here_.get_executor().now();
     try {
-      shard object = object_of(r);
+      shard object = filler_.object_of(r);
       const frame_range asked_for = range_in_object(r);
       const std::size_t length = r.of == nullptr ? r.length() : static_cast<std::size_t>(r.of->end - r.of->begin);
       if (const std::size_t largest = here_.run().budget().largest_item(); length > largest) {
@@ -573,7 +567,7 @@ class epoch_reader {
                             .full = full(),
                             .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
         if (p.rest) throw no_ranges(object, asked_for.begin);
-        if (!of_objects(source_.index(r.shard).format())) note_version(r.shard, object.etag, asked_for.begin);
+        if (!of_objects(source_.index(r.shard).format())) filler_.note_version(r.shard, object.etag, asked_for.begin);
         if (r.of != nullptr) {
           r.data = std::move(p.data);
           turn.end();
@@ -614,7 +608,7 @@ class epoch_reader {
     } catch (const error&) {
       damaged = std::current_exception();
     }
-    if (!reader_.store().over_network(object_of(g.shard).url)) std::rethrow_exception(damaged);
+    if (!reader_.store().over_network(filler_.object_of(g.shard).url)) std::rethrow_exception(damaged);
     log_second_reading(here_, text_of(damaged));
     std::vector<bytes> again = co_await parts_again(g);
     bool alike = true;
@@ -633,7 +627,7 @@ class epoch_reader {
   task<std::vector<bytes>> parts_again(const slice_piece::group& g) {
     std::vector<bytes> parts;
     for (std::size_t i = 0; i < g.ranges; ++i) {
-      shard object = object_of(g.shard);
+      shard object = filler_.object_of(g.shard);
       storage::part p = co_await reader_.read(object, g.read[i].begin, g.read[i].length(), std::nullopt,
                                               range_reader::connection::fresh);
       if (p.rest) throw no_ranges(object, g.read[i].begin);
@@ -694,7 +688,7 @@ class epoch_reader {
   /// As range_reader::read_again(), of compressed text: `first` is what a part of it was unpacked to.
   task<second_reading> unpack_again(slice_piece::range& part, bytes first, std::string why) {
     second_reading result;
-    shard object = object_of(part.shard);
+    shard object = filler_.object_of(part.shard);
     if (!reader_.store().over_network(object.url)) co_return std::move(result);
     log_second_reading(here_, why);
     const frame_range frames = range_in_object(part);
@@ -716,56 +710,19 @@ class epoch_reader {
     return configuration_error("the store serves no ranges of the object: samples cannot be read by an index",
                                where{object.shown(), offset, {}});
   }
-  /// Where the index has no ETag, all ranges are of the version of the first one that came.
-  void note_version(std::uint64_t number, const std::string& etag, std::uint64_t offset) {
-    if (etag.empty() || !source_.index(number).etag().empty()) return;
-    const std::string& first = etags_.try_emplace(number, etag).first->second;
-    if (millrace::detail::same_etag(first, etag)) return;
-    throw version_changed(first, etag, where{shard(source_.url(number)).shown(), offset, {}});
+  /// Whether the index has rows of it: of the others objects are the fields, or rows in memory.
+  bool has_rows(const sample_place& place) const noexcept {
+    const shard_index& index = source_.index(place.shard);
+    return !of_objects(index.format()) && index.row_arrays() == nullptr;
   }
-
-  shard object_of(std::uint64_t number) const {
-    const shard_index& index = source_.index(number);
-    std::string etag = index.etag();
-    if (const auto known = etags_.find(number); etag.empty() && known != etags_.end()) etag = known->second;
-    shard object(source_.url(number), index.object_size(), std::move(etag));
-    object.rows = index.row_arrays();
-    return object;
-  }
-
-  shard object_of(const slice_piece::range& r) const {
-    const shard_index& index = source_.index(r.shard);
-    if (!of_objects(index.format())) return object_of(r.shard);
-    shard_index::object o = index.object_at(static_cast<std::size_t>(r.ordinal), r.field);
-    std::string url = source_.url(r.shard);
-    if (!index.name().empty()) url += '/';
-    url += o.path;
-    return shard(std::move(url), r.length(), std::move(o.etag));
-  }
-
-  /// The shard as the samples of an epoch of its data set name it.
-  const std::shared_ptr<const shard>& named(std::uint64_t number, std::uint64_t epoch) {
-    std::shared_ptr<const shard>& known = named_[number];
-    if (known == nullptr || known->epoch != epoch) {
-      known = dealt(object_of(number), number, epoch);
-    }
-    return known;
-  }
-  std::shared_ptr<const shard> dealt(shard object, std::uint64_t number, std::uint64_t epoch) const {
-    object.seed = source_.walk.seed;
-    object.epoch = epoch;
-    object.dataset = static_cast<std::uint32_t>(source_.dataset_of(number));
-    object.dealt = true;
-    return std::make_shared<const shard>(std::move(object));
-  }
-
-  /// Of the sample taken last, which is not of objects.
+  /// Of the sample taken last, which has some.
   const shard_index::rows& rows_of_taken() const noexcept {
     return taken_.piece->rows_of(taken_.piece->at(taken_.number));
   }
   void fill_or_fail(Sample& s, const slice_piece::range& r) {
     try {
-      fill(s, taken_.piece->at(taken_.number).place, taken_.piece->epoch(), r);
+      const sample_place& place = taken_.piece->at(taken_.number).place;
+      filler_.fill(s, has_rows(place) ? &rows_of_taken() : nullptr, place, taken_.piece->epoch(), r);
     } catch (const error&) {
       failure_ = std::current_exception();
       damaged_ = true;
@@ -779,120 +736,13 @@ class epoch_reader {
     failed_shard_ = place.shard;
     const shard_index& index = source_.index(place.shard);
     const auto number = static_cast<std::size_t>(place.ordinal);
-    const bool has_rows = !of_objects(index.format()) && index.row_arrays() == nullptr;
-    const std::uint64_t offset = has_rows ? rows_of_taken().offset(number) : index.offset(number);
-    failed_place_.note(origin(named(place.shard, taken_.piece->epoch()), offset, place.ordinal), {});
+    const std::uint64_t offset = has_rows(place) ? rows_of_taken().offset(number) : index.offset(number);
+    failed_place_.note(origin(filler_.named(place.shard, taken_.piece->epoch()), offset, place.ordinal), {});
     Sample s;
     s.mark = failed_ = taken_.mark;
     s.mark.padding = true;
     return s;
   }
-  void fill(Sample& s, const sample_place& place, std::uint64_t epoch, const slice_piece::range& r) {
-    const shard_index& index = source_.index(place.shard);
-    const auto number = static_cast<std::size_t>(place.ordinal);
-    if (of_objects(index.format())) return fill_of_objects(s, index, place, epoch, &r);
-    if (index.row_arrays() != nullptr) return fill_of_rows(s, index, place, epoch);
-    if (index.format() == sample_format::described) return fill_of_described(s, index, place, epoch, r);
-    const shard_index::rows& rows = rows_of_taken();
-    s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
-    s.from.copy = place.copy;
-    s.key = index.format() == sample_format::tar ? key_of(s, index, number, r) : index.key(number);
-    const std::size_t fields = rows.field_count(number);
-    s.fields.reserve(fields);
-    for (std::size_t i = 0; i < fields; ++i) {
-      const shard_index::field f = rows.field_at(number, i);
-      bytes body = r.data.slice(static_cast<std::size_t>(f.offset - r.begin), static_cast<std::size_t>(f.size));
-      if (options_.verify && index.has_checksums()) verify(s, f, body, index.is_packed());
-      if (index.format() == sample_format::recordio) body = recordio_data(body, s.from.at(s.key));
-      if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
-      s.fields.emplace_back(std::string(f.extension), std::move(body));
-    }
-    given_ += rows.end(number) - rows.offset(number);
-    r.data.set_given(given_);
-  }
-  void fill_of_described(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch,
-                         const slice_piece::range& r) {
-    const auto number = static_cast<std::size_t>(place.ordinal);
-    const shard_index::rows& rows = rows_of_taken();
-    s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
-    s.from.copy = place.copy;
-    s.key = index.key(number);
-    if (r.of != nullptr && r.of->data.samples != nullptr) return r.of->data.samples->fill(s, number);
-    const shard_index::field f = rows.field_at(number, 0);
-    const bytes& all = r.of != nullptr ? r.of->data.text : r.data;
-    const std::uint64_t at = f.offset - (r.of != nullptr ? r.of->begin : r.begin);
-    if (at > all.size() || f.size > all.size() - at) {
-      throw archive_error("the group has " + std::to_string(all.size()) + " bytes, and the sample ends at byte " +
-                              std::to_string(at + f.size) + " of it, as in the index",
-                          s.from.at(s.key));
-    }
-    const bytes record = all.slice(static_cast<std::size_t>(at), static_cast<std::size_t>(f.size));
-    if (options_.verify && index.has_checksums()) verify(s, f, record, index.is_packed());
-    const std::size_t d = source_.dataset_of(place.shard);
-    const auto reader = r.of != nullptr ? r.of->reader : readers_[d].of(index, place.shard - source_.sets[d].first);
-    reader->fill(s, number, record);
-    given_ += f.size;
-    all.set_given(given_);
-  }
-  /// `first`: of its ranges, one an object.
-  void fill_of_objects(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch,
-                       const slice_piece::range* first) const {
-    const auto number = static_cast<std::size_t>(place.ordinal);
-    s.from = origin(dealt(object_of(*first), place.shard, epoch), 0, 0);
-    s.key = index.key(number);
-    const std::size_t fields = index.field_count(number);
-    s.fields.reserve(fields + 1);
-    for (std::size_t i = 0; i < fields; ++i) {
-      s.fields.emplace_back(std::string(index.field_at(number, i).extension), first[i].data);
-    }
-    if (index.format() != sample_format::classes) return;
-    const std::uint64_t before = source_.sets[source_.dataset_of(place.shard)].first;
-    s.fields.emplace_back("cls", bytes::copy(std::to_string(place.shard - before)));
-  }
-  void fill_of_rows(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch) {
-    const auto number = static_cast<std::size_t>(place.ordinal);
-    s.from = origin(named(place.shard, epoch), index.offset(number), place.ordinal);
-    s.from.copy = place.copy;
-    s.key = index.key(number);
-    const arrays& all = *index.row_arrays();
-    s.fields.reserve(all.size());
-    for (const named_array& one : all) {
-      const bytes& memory = one.value.memory();
-      const std::size_t row = memory.size() / index.samples();
-      s.fields.emplace_back(one.name, memory.slice(number * row, row));
-    }
-  }
-  /// The key, from the header of the sample's first member: the index knows its hash alone.
-  std::string key_of(const Sample& s, const shard_index& index, std::size_t number, const slice_piece::range& r) const {
-    const shard_index::rows& rows = rows_of_taken();
-    const std::uint64_t begin = rows.offset(number);
-    const shard_index::field first = rows.field_at(number, 0);
-    const auto head = static_cast<std::size_t>(first.offset + first.size - begin);
-    tar::reader_options how;
-    how.start = begin;
-    tar::reader reader(s.from.from->shown(), how);
-    reader.feed(r.data.slice(static_cast<std::size_t>(begin - r.begin), head));
-    tar::entry e;
-    bool found = false;
-    while (!found && reader.next(e)) found = e.is_regular() && sample_name::parse(e.name).is_sample();
-    std::string key(found ? sample_name::parse(e.name).key() : std::string_view());
-    // Headers that foreign indexes do not know of may give a member another name.
-    const bool known = index.has_keys() && index.has_headers();
-    if (known && (!found || key_hash(key) != rows.key_hash(number))) {
-      throw stale_index_error("the index \"" + index.name() + "\" has another sample at this place", s.from.at(key));
-    }
-    return key;
-  }
-  static void verify(const Sample& s, const shard_index::field& f, const bytes& body, bool packed) {
-    const std::uint32_t is = body.crc32c();
-    if (is == f.crc) return;
-    char text[64];
-    std::snprintf(text, sizeof text, "%08x and not %08x", is, f.crc);
-    throw archive_error("the CRC32C of field \"" + std::string(f.extension) + "\" is " + text + " as in the index" +
-                            (packed ? ", at this byte of the unpacked text" : ""),
-                        where{s.from.from->shown(), f.offset, s.key});
-  }
-
   const epochs_source source_;
   const epochs_request& options_;
   const coroutine_context here_;
@@ -904,10 +754,8 @@ class epoch_reader {
   duration waited_{0};  // for the samples of the piece
   waiting_share consumer_;
   std::optional<time_point> took_at_;  // when the latest piece was taken
-  std::unordered_map<std::uint64_t, std::string> etags_;  // of shards whose index has none
-  std::unordered_map<std::uint64_t, std::shared_ptr<const shard>> named_;
 
-  std::vector<shard_readers> readers_;  // of each data set
+  sample_filler<Sample> filler_;
   epoch_walk walk_;
   const std::size_t first_room_;  // bytes
   read_window room_;              // likewise
@@ -932,7 +780,6 @@ class epoch_reader {
   std::size_t first_under_way_ = 0;  // requests for samples of the first step
   std::size_t local_under_way_ = 0;  // requests of a local disk
   std::size_t local_bytes_ = 0;      // of these
-  std::uint64_t given_ = 0;          // bytes of samples that were taken
   std::deque<request> waiting_;        // the most urgent first
   std::deque<request> waiting_local_;  // for a local disk, likewise
   std::shared_ptr<slice_piece> no_room_;                                    // made, and not opened

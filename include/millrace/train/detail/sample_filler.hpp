@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/decode/array.hpp>
+#include <millrace/index/detail/record_index.hpp>
+#include <millrace/index/shard_format.hpp>
+#include <millrace/index/shard_index.hpp>
+#include <millrace/memory/bytes.hpp>
+#include <millrace/order/sample_order.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/sample.hpp>
+#include <millrace/tar/reader.hpp>
+#include <millrace/text/entity_tag.hpp>
+#include <millrace/train/detail/epochs_source.hpp>
+#include <millrace/train/detail/slice_piece.hpp>
+
+namespace millrace::detail {
+
+/// Makes samples of what epoch_reader has read: their key, fields and origin, by the index, compared with its
+/// checksums. It knows the objects that are read, and of which version they are.
+template <class Sample>
+class sample_filler {
+ public:
+  /// `source` must outlive it. With `verify` fields are compared with the index's checksums.
+  sample_filler(const epochs_source& source, bool verify) : source_(source), verify_(verify) {
+    for (const epochs_source::dataset& set : source_.sets) readers_.emplace_back(set.shards);
+  }
+
+  /// What reads the groups of data set `d`.
+  shard_readers& readers(std::size_t d) noexcept { return readers_[d]; }
+
+  /// Where the index has no ETag, all ranges are of the version of the first one that came.
+  void note_version(std::uint64_t number, const std::string& etag, std::uint64_t offset) {
+    if (etag.empty() || !source_.index(number).etag().empty()) return;
+    const std::string& first = etags_.try_emplace(number, etag).first->second;
+    if (millrace::detail::same_etag(first, etag)) return;
+    throw version_changed(first, etag, where{shard(source_.url(number)).shown(), offset, {}});
+  }
+
+  shard object_of(std::uint64_t number) const {
+    const shard_index& index = source_.index(number);
+    std::string etag = index.etag();
+    if (const auto known = etags_.find(number); etag.empty() && known != etags_.end()) etag = known->second;
+    shard object(source_.url(number), index.object_size(), std::move(etag));
+    object.rows = index.row_arrays();
+    return object;
+  }
+
+  shard object_of(const slice_piece::range& r) const {
+    const shard_index& index = source_.index(r.shard);
+    if (!of_objects(index.format())) return object_of(r.shard);
+    shard_index::object o = index.object_at(static_cast<std::size_t>(r.ordinal), r.field);
+    std::string url = source_.url(r.shard);
+    if (!index.name().empty()) url += '/';
+    url += o.path;
+    return shard(std::move(url), r.length(), std::move(o.etag));
+  }
+
+  /// The shard as the samples of an epoch of its data set name it.
+  const std::shared_ptr<const shard>& named(std::uint64_t number, std::uint64_t epoch) {
+    std::shared_ptr<const shard>& known = named_[number];
+    if (known == nullptr || known->epoch != epoch) {
+      known = dealt(object_of(number), number, epoch);
+    }
+    return known;
+  }
+  std::shared_ptr<const shard> dealt(shard object, std::uint64_t number, std::uint64_t epoch) const {
+    object.seed = source_.walk.seed;
+    object.epoch = epoch;
+    object.dataset = static_cast<std::uint32_t>(source_.dataset_of(number));
+    object.dealt = true;
+    return std::make_shared<const shard>(std::move(object));
+  }
+
+  /// From what was read: `r`, the first of its ranges; `rows`: of the index, that have it, null where of_objects() or
+  /// in memory.
+  void fill(Sample& s, const shard_index::rows* its, const sample_place& place, std::uint64_t epoch,
+            const slice_piece::range& r) {
+    const shard_index& index = source_.index(place.shard);
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    if (of_objects(index.format())) return fill_of_objects(s, index, place, epoch, &r);
+    if (index.row_arrays() != nullptr) return fill_of_rows(s, index, place, epoch);
+    if (index.format() == sample_format::described) return fill_of_described(s, *its, index, place, epoch, r);
+    const shard_index::rows& rows = *its;
+    s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
+    s.from.copy = place.copy;
+    s.key = index.format() == sample_format::tar ? key_of(s, rows, index, number, r) : index.key(number);
+    const std::size_t fields = rows.field_count(number);
+    s.fields.reserve(fields);
+    for (std::size_t i = 0; i < fields; ++i) {
+      const shard_index::field f = rows.field_at(number, i);
+      bytes body = r.data.slice(static_cast<std::size_t>(f.offset - r.begin), static_cast<std::size_t>(f.size));
+      if (verify_ && index.has_checksums()) verify(s, f, body, index.is_packed());
+      if (index.format() == sample_format::recordio) body = recordio_data(body, s.from.at(s.key));
+      if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
+      s.fields.emplace_back(std::string(f.extension), std::move(body));
+    }
+    given_ += rows.end(number) - rows.offset(number);
+    r.data.set_given(given_);
+  }
+  void fill_of_rows(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch) {
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    s.from = origin(named(place.shard, epoch), index.offset(number), place.ordinal);
+    s.from.copy = place.copy;
+    s.key = index.key(number);
+    const arrays& all = *index.row_arrays();
+    s.fields.reserve(all.size());
+    for (const named_array& one : all) {
+      const bytes& memory = one.value.memory();
+      const std::size_t row = memory.size() / index.samples();
+      s.fields.emplace_back(one.name, memory.slice(number * row, row));
+    }
+  }
+
+ private:
+  void fill_of_described(Sample& s, const shard_index::rows& rows, const shard_index& index, const sample_place& place,
+                         std::uint64_t epoch, const slice_piece::range& r) {
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
+    s.from.copy = place.copy;
+    s.key = index.key(number);
+    if (r.of != nullptr && r.of->data.samples != nullptr) return r.of->data.samples->fill(s, number);
+    const shard_index::field f = rows.field_at(number, 0);
+    const bytes& all = r.of != nullptr ? r.of->data.text : r.data;
+    const std::uint64_t at = f.offset - (r.of != nullptr ? r.of->begin : r.begin);
+    if (at > all.size() || f.size > all.size() - at) {
+      throw archive_error("the group has " + std::to_string(all.size()) + " bytes, and the sample ends at byte " +
+                              std::to_string(at + f.size) + " of it, as in the index",
+                          s.from.at(s.key));
+    }
+    const bytes record = all.slice(static_cast<std::size_t>(at), static_cast<std::size_t>(f.size));
+    if (verify_ && index.has_checksums()) verify(s, f, record, index.is_packed());
+    const std::size_t d = source_.dataset_of(place.shard);
+    const auto reader = r.of != nullptr ? r.of->reader : readers_[d].of(index, place.shard - source_.sets[d].first);
+    reader->fill(s, number, record);
+    given_ += f.size;
+    all.set_given(given_);
+  }
+  /// `first`: of its ranges, one an object.
+  void fill_of_objects(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch,
+                       const slice_piece::range* first) const {
+    const auto number = static_cast<std::size_t>(place.ordinal);
+    s.from = origin(dealt(object_of(*first), place.shard, epoch), 0, 0);
+    s.key = index.key(number);
+    const std::size_t fields = index.field_count(number);
+    s.fields.reserve(fields + 1);
+    for (std::size_t i = 0; i < fields; ++i) {
+      s.fields.emplace_back(std::string(index.field_at(number, i).extension), first[i].data);
+    }
+    if (index.format() != sample_format::classes) return;
+    const std::uint64_t before = source_.sets[source_.dataset_of(place.shard)].first;
+    s.fields.emplace_back("cls", bytes::copy(std::to_string(place.shard - before)));
+  }
+  /// The key, from the header of the sample's first member: the index knows its hash alone.
+  static std::string key_of(const Sample& s, const shard_index::rows& rows, const shard_index& index,
+                            std::size_t number, const slice_piece::range& r) {
+    const std::uint64_t begin = rows.offset(number);
+    const shard_index::field first = rows.field_at(number, 0);
+    const auto head = static_cast<std::size_t>(first.offset + first.size - begin);
+    tar::reader_options how;
+    how.start = begin;
+    tar::reader reader(s.from.from->shown(), how);
+    reader.feed(r.data.slice(static_cast<std::size_t>(begin - r.begin), head));
+    tar::entry e;
+    bool found = false;
+    while (!found && reader.next(e)) found = e.is_regular() && sample_name::parse(e.name).is_sample();
+    std::string key(found ? sample_name::parse(e.name).key() : std::string_view());
+    // Headers that foreign indexes do not know of may give a member another name.
+    const bool known = index.has_keys() && index.has_headers();
+    if (known && (!found || key_hash(key) != rows.key_hash(number))) {
+      throw stale_index_error("the index \"" + index.name() + "\" has another sample at this place", s.from.at(key));
+    }
+    return key;
+  }
+  static void verify(const Sample& s, const shard_index::field& f, const bytes& body, bool packed) {
+    const std::uint32_t is = body.crc32c();
+    if (is == f.crc) return;
+    char text[64];
+    std::snprintf(text, sizeof text, "%08x and not %08x", is, f.crc);
+    throw archive_error("the CRC32C of field \"" + std::string(f.extension) + "\" is " + text + " as in the index" +
+                            (packed ? ", at this byte of the unpacked text" : ""),
+                        where{s.from.from->shown(), f.offset, s.key});
+  }
+
+  const epochs_source& source_;
+  const bool verify_;
+  std::vector<shard_readers> readers_;                    // of each data set
+  std::unordered_map<std::uint64_t, std::string> etags_;  // of shards whose index has none
+  std::unordered_map<std::uint64_t, std::shared_ptr<const shard>> named_;
+  std::uint64_t given_ = 0;  // bytes of samples that were made
+};
+
+}  // namespace millrace::detail
