@@ -359,7 +359,7 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   server.put("corpus", "mds/0/x.mds", std::string("\2\0\0\0", 4));
   require_said(run(index + " --format mds s3://corpus/mds/"), 1, "0/x.mds: no index.json names this shard");
   server.put("corpus", "tokens/x.bin", std::string("aabb"));
-  require_said(run(index + " --format megatron s3://corpus/tokens/"), 2, "there is no s3://corpus/tokens/x.idx");
+  require_said(run(index + " --format megatron s3://corpus/tokens/"), 3, "there is no s3://corpus/tokens/x.idx");
   server.put("corpus", "images/cat/1.jpg", std::string("cat"));
   server.put("corpus", "images/dog/1.jpg", std::string("dog"));
   server.put("corpus", "images/README", std::string("these are images"));
