@@ -74,7 +74,7 @@ class arrow_column;
 /// The rows of a row group, decoded. Fields that are made of them share its memory.
 class parquet_rows {
  public:
-  parquet_rows(std::string object, std::size_t group, const parquet_group& what);
+  explicit parquet_rows(const parquet_group& what);
   parquet_rows(const parquet_rows&) = delete;
   parquet_rows& operator=(const parquet_rows&) = delete;
   ~parquet_rows();
@@ -88,8 +88,6 @@ class parquet_rows {
 
  private:
   friend class parquet_file;
-  std::string object_;
-  std::size_t group_;
   std::uint64_t first_;
   std::uint64_t size_;
   std::uint64_t memory_ = 0;

@@ -400,8 +400,7 @@ class parquet_schema_reader {
   bool nested_ = false;
 };
 
-MILLRACE_INLINE parquet_rows::parquet_rows(std::string object, std::size_t group, const parquet_group& what)
-    : object_(std::move(object)), group_(group), first_(what.first_row), size_(what.rows) {}
+MILLRACE_INLINE parquet_rows::parquet_rows(const parquet_group& what) : first_(what.first_row), size_(what.rows) {}
 MILLRACE_INLINE parquet_rows::~parquet_rows() = default;
 
 MILLRACE_INLINE void parquet_rows::fill(std::uint64_t row, std::vector<field>& fields, const where& at) const {
@@ -655,9 +654,9 @@ inline void add_arrow_chunk(std::vector<std::unique_ptr<arrow_column>>& columns,
 MILLRACE_INLINE std::shared_ptr<const parquet_rows> parquet_file::decode(std::size_t group,
                                                                          std::vector<parquet_piece> pieces) const {
   const parquet_group& what = groups_.at(group);
-  if (what.rows == 0) return std::make_shared<parquet_rows>(object_, group, what);
+  if (what.rows == 0) return std::make_shared<parquet_rows>(what);
   const std::uint64_t offset = what.stretches.empty() ? 0 : what.stretches.front().begin;
-  auto made = std::make_shared<parquet_rows>(object_, group, what);
+  auto made = std::make_shared<parquet_rows>(what);
   made->columns_.resize(metadata_->leaves.size());
   const auto pool = std::make_shared<bounded_arrow_pool>(static_cast<std::int64_t>(4 * what.decoded + 64 * MiB));
   made->pool_ = pool;
