@@ -95,7 +95,7 @@ bool is_binary(std::string_view data) {
   return false;
 }
 
-int cat(const std::string& place, std::optional<mill::sample_format> format, const wanted& what) {
+int cat(const std::string& place, std::optional<std::string> format, const wanted& what) {
   const tools::sample_source source(place, format);
   const mill::sample s = find(source, what);
   if (!what.folder.empty()) {

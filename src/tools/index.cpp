@@ -19,17 +19,14 @@
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/array_shards.hpp>
 #include <millrace/index/detail/object_index.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/index_shard.hpp>
-#include <millrace/index/mds.hpp>
-#include <millrace/index/shard_format.hpp>
 #include <millrace/loader/run.hpp>
-#include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 
 #include "src/tools/command_line.hpp"
+#include "src/tools/formats.hpp"
 #include "src/tools/store.hpp"
 
 namespace mill = millrace;
@@ -141,15 +138,6 @@ int index_objects(std::string prefix, const std::string& out, mill::sample_forma
   return tools::fine;
 }
 
-/// What a format of a header of its own reads beside the shards.
-std::shared_ptr<const void> read_metadata(const mill::shard_format& format, std::shared_ptr<const mill::storage> from,
-                                          std::vector<mill::shard> listed) {
-  mill::task<std::shared_ptr<const void>> reading = format.metadata(std::move(from), std::move(listed));
-  if (!reading) return nullptr;
-  const auto loop = mill::make_event_loop();
-  return mill::block_on(*loop, std::move(reading));
-}
-
 int index_all(const std::string& prefix, const std::string& out, mill::index_shard_options how, std::size_t limit,
               const mill::dataset_format& format) {
   const tools::store store(prefix);
@@ -186,7 +174,7 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
   if (!to_read.empty()) {
     const std::shared_ptr<const mill::storage> from = store.reads();
     mill::detail::scan_of_shard scan(format.shards(), nullptr);
-    if (format.shards() != nullptr) scan.metadata = read_metadata(*format.shards(), from, std::move(listed));
+    if (format.shards() != nullptr) scan.metadata = tools::read_metadata(*format.shards(), from, std::move(listed));
     progress_line shown(to_read.size(), bytes);
     auto one = [from, name_of, how, scan](mill::shard s) {
       std::string name = name_of(s);
@@ -234,8 +222,7 @@ int main(int count, char** texts) {
                   "objects in folders that are classes, whole folders,\n"
                   "samples of MosaicML's MDS, rows of .npy files, or\n"
                   "documents of Megatron-LM's .bin and .idx")
-      ->check(CLI::IsMember(
-          {"tar", "lines", "tfrecord", "recordio", "objects", "classes", "folders", "mds", "npy", "megatron"}))
+      ->check(tools::is_format())
       ->capture_default_str()
       ->type_name("FORMAT");
   CLI::Option* const all =
@@ -249,16 +236,10 @@ int main(int count, char** texts) {
     mill::index_shard_options how;
     if (stream) how.way = mill::index_way::stream;
     if (headers) how.way = mill::index_way::headers;
-    mill::dataset_format described;
-    if (format == "mds") described = mill::mds();
-    if (format == "npy") described = mill::npy_shards();
-    if (format == "megatron") described = mill::megatron();
-    while (described.shards() == nullptr && format != mill::format_name(how.format)) {
-      how.format = static_cast<mill::sample_format>(static_cast<int>(how.format) + 1);
-    }
-    if (described.shards() == nullptr) described = how.format;
+    const mill::dataset_format chosen = tools::formats_by_name().at(format);
+    how.format = chosen;
     const std::string file = out.empty() ? tools::index_of(prefix) : out;
     return mill::of_objects(how.format) ? index_objects(prefix, file, how.format)
-                                        : index_all(prefix, file, how, limit, described);
+                                        : index_all(prefix, file, how, limit, chosen);
   });
 }

@@ -124,7 +124,7 @@ struct extent {
   std::uint64_t bytes = 0;
 };
 
-int list(const std::string& place, std::optional<mill::sample_format> format, bool as_json, std::uint64_t limit,
+int list(const std::string& place, std::optional<std::string> format, bool as_json, std::uint64_t limit,
          bool summary_alone) {
   const tools::sample_source source(place, format);
   const std::string left_out = source.left_out();
@@ -172,7 +172,7 @@ int list(const std::string& place, std::optional<mill::sample_format> format, bo
   if (as_json) return tools::fine;
   std::printf("%s%llu sample%s in %zu shard%s of %s: %s\n", more ? "the first " : "",
               static_cast<unsigned long long>(samples), samples == 1 ? "" : "s", source.shards().size(),
-              source.shards().size() == 1 ? "" : "s", mill::format_name(source.format()),
+              source.shards().size() == 1 ? "" : "s", source.format().c_str(),
               mill::format_bytes(static_cast<double>(bytes)).c_str());
   for (const auto& [name, e] : all) {
     std::printf("  %s: %llu, %s, mean %s\n", shown(name).c_str(), static_cast<unsigned long long>(e.fields),

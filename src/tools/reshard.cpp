@@ -281,7 +281,7 @@ class job {
       for (const std::string& v : values) one(name, v);
     };
     one("source", how.source);
-    one("format", mill::format_name(source.format()));
+    one("format", source.format());
     one("list", list.value().text());
     for (const output& o : outputs) one("destination", o.pattern + " " + std::to_string(o.share));
     one("seed", std::to_string(how.seed));
@@ -528,7 +528,7 @@ int dry_run(const job& j) {
   const tools::sample_source& from = j.source;
   const std::uint64_t again = from.without_index() == 0 ? 1 : 2;
   const std::uint64_t bytes = from.bytes();
-  std::printf("source: %s of %s, %s\n", plural(from.shards().size(), "shard").c_str(), mill::format_name(from.format()),
+  std::printf("source: %s of %s, %s\n", plural(from.shards().size(), "shard").c_str(), from.format().c_str(),
               shown(bytes).c_str());
   if (again == 2) {
     std::printf("  %s without an index: read once for it, and once for the samples (millrace-index makes it)\n",

@@ -33,56 +33,20 @@
 #include <millrace/train/dataset.hpp>
 
 #include "src/tools/command_line.hpp"
+#include "src/tools/formats.hpp"
 #include "src/tools/store.hpp"
 
 namespace tools {
 
-/// The formats that a place can have, by their names: all but arrays, which are in memory.
-inline std::map<std::string, mill::sample_format> formats_by_name() {
-  std::map<std::string, mill::sample_format> all;
-  for (int i = 0;; ++i) {
-    const auto format = static_cast<mill::sample_format>(i);
-    const std::string name = mill::format_name(format);
-    if (name.empty()) return all;
-    if (format != mill::sample_format::arrays) all.emplace(name, format);
-  }
-}
-
 /// The option --format of `given`, and what it says: nullopt where it was not given.
 inline void add_format(CLI::App& given, std::string& format) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : formats_by_name()) names.push_back(name);
   given.add_option("--format", format, "What the samples are (what names of shards show)")
-      ->check(CLI::IsMember(std::move(names)))
+      ->check(is_format())
       ->type_name("FORMAT");
 }
-inline std::optional<mill::sample_format> given_format(const std::string& format) {
+inline std::optional<std::string> given_format(const std::string& format) {
   if (format.empty()) return std::nullopt;
-  return formats_by_name().at(format);
-}
-
-/// The format that the name of a shard shows; nullopt for another name. Endings of compression do not count.
-inline std::optional<mill::sample_format> format_of_name(std::string_view name) {
-  name = name.substr(name.rfind('/') + 1);
-  const auto ends_in = [&](std::string_view end) {
-    return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
-  };
-  for (const std::string_view end : {".tgz", ".tbz2", ".txz", ".tzst", ".zip"}) {
-    if (ends_in(end)) return mill::sample_format::tar;
-  }
-  for (const std::string_view end : {".gz", ".zst", ".bz2", ".xz", ".lz4"}) {
-    if (!ends_in(end)) continue;
-    name.remove_suffix(end.size());
-    break;
-  }
-  if (ends_in(".tar")) return mill::sample_format::tar;
-  if (ends_in(".rec")) return mill::sample_format::recordio;
-  for (const std::string_view end : {".jsonl", ".ndjson", ".txt", ".csv", ".tsv"}) {
-    if (ends_in(end)) return mill::sample_format::lines;
-  }
-  // "train.tfrecord-00000-of-01024", too.
-  if (name.find(".tfrecord") != std::string_view::npos) return mill::sample_format::tfrecord;
-  return std::nullopt;
+  return format;
 }
 
 /// A sample, and its place among all of a source.
@@ -109,13 +73,14 @@ struct place_in_source {
 class sample_source {
  public:
   /// Lists. Without a format, it is that of the first name that shows one; where none does, of objects.
-  sample_source(const std::string& place, std::optional<mill::sample_format> format) : store_(place), place_(place) {
+  sample_source(const std::string& place, std::optional<std::string> format) : store_(place), place_(place) {
     std::vector<mill::shard> all = list();
     for (const mill::shard& s : all) {
       if (format) break;
       format = format_of_name(s.url);
     }
-    format_ = format.value_or(mill::sample_format::objects);
+    name_ = format.value_or("objects");
+    format_ = formats_by_name().at(name_);
     if (mill::of_objects(format_)) {
       if (place_.back() != '/') place_ += '/';
       mill::detail::object_index_builder objects(format_, place_);
@@ -131,23 +96,31 @@ class sample_source {
       }
       return;
     }
+    const std::size_t listed = all.size();
+    if (format_.shards() != nullptr) {
+      const bool one = listed == 1 && all.front().url == place_;
+      if (one) all = beside(std::move(all.front()));
+      metadata_ = read_metadata(*format_.shards(), store_.reads(), all);
+      all = format_.shards()->choose(std::move(all));
+      std::erase_if(all, [&](const mill::shard& s) { return one && s.url != place_; });
+    }
     const bool by_name =
-        std::any_of(all.begin(), all.end(), [&](const mill::shard& s) { return format_of_name(s.url) == format_; });
+        std::any_of(all.begin(), all.end(), [&](const mill::shard& s) { return format_of_name(s.url) == name_; });
     for (mill::shard& s : all) {
-      if (by_name && format_of_name(s.url) != format_) continue;  // a README beside them
+      if (by_name && format_of_name(s.url) != name_) continue;  // a README beside them
       bytes_ += s.size.value_or(0);
       requests_ += (s.size.value_or(0) + mill::fetch_options().part - 1) / mill::fetch_options().part;
       shards_.push_back(std::move(s));
     }
-    left_out_ = all.size() - shards_.size();
+    left_out_ = listed - std::min(listed, shards_.size());
     if (shards_.empty()) {
-      throw mill::configuration_error(std::string("there are no shards of format ") + mill::format_name(format_) +
-                                      " under " + place);
+      throw mill::configuration_error("there are no shards of format " + name_ + " under " + place);
     }
     if (format_ != mill::sample_format::tar) read_index();
   }
 
-  mill::sample_format format() const noexcept { return format_; }
+  /// Its name.
+  const std::string& format() const noexcept { return name_; }
   const std::vector<mill::shard>& shards() const noexcept { return shards_; }
   const tools::store& store() const noexcept { return store_; }
   /// Of all objects, as the listing says.
@@ -163,7 +136,7 @@ class sample_source {
   std::string left_out() const {
     if (left_out_ == 0) return passed_over_;
     return std::to_string(left_out_) + (left_out_ == 1 ? " object is" : " objects are") +
-           " left out, whose names are not those of " + mill::format_name(format_);
+           " left out, whose names are not those of " + name_;
   }
 
   /// The samples in the order of the shards' names and of each shard, from a place on, read ahead by at most about
@@ -191,6 +164,16 @@ class sample_source {
     if (exactly != all.end()) return {*exactly};  // an object, and not a prefix
     return all;
   }
+  /// What lies in the folder of an object: some formats have texts beside their shards.
+  std::vector<mill::shard> beside(mill::shard one) const {
+    const std::string folder = one.url.substr(0, one.url.rfind('/') + 1);
+    if (folder.empty()) return {std::move(one)};
+    const auto loop = mill::make_event_loop();
+    mill::stream<mill::shard> objects(store_.reads()->list(folder));
+    std::vector<mill::shard> all = mill::block_on(*loop, mill::collect(std::move(objects)));
+    std::sort(all.begin(), all.end(), [](const mill::shard& a, const mill::shard& b) { return a.url < b.url; });
+    return all;
+  }
   /// What stands before the names of an index.
   std::string prefix() const {
     const std::string& first = shards_.front().url;
@@ -211,7 +194,7 @@ class sample_source {
     }
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const auto at = there.find(name_of(shards_[i]));
-      if (at == there.end() || at->second.format() != format_) continue;
+      if (at == there.end() || !at->second.is_of(format_)) continue;
       try {
         at->second.check(shards_[i]);
         known_.emplace(i, std::move(at->second));
@@ -302,7 +285,14 @@ class sample_source {
           by_reading.format = self->format_;
           mill::shard object = self->shards_[i];
           std::string name = self->name_of(object);
-          mill::shard_index made = co_await mill::index_shard(store, std::move(object), std::move(name), by_reading);
+          mill::detail::scan_of_shard scan(self->format_.shards(), self->metadata_);
+          mill::task<mill::shard_index> making;
+          if (scan.format == nullptr || scan.of(name, object) != nullptr) {
+            making = mill::index_shard(store, std::move(object), std::move(name), by_reading, std::move(scan));
+          } else {
+            making = scan.format->index(store, std::move(object), std::move(name), self->metadata_);
+          }
+          mill::shard_index made = co_await std::move(making);
           one.push_back(std::move(made));
         }
         set = std::make_shared<const mill::index_set>(std::move(one));
@@ -336,7 +326,9 @@ class sample_source {
 
   tools::store store_;
   std::string place_;
-  mill::sample_format format_ = mill::sample_format::tar;
+  std::string name_;  // of the format
+  mill::dataset_format format_;
+  std::shared_ptr<const void> metadata_;  // of it
   std::vector<mill::shard> shards_;
   std::map<std::size_t, mill::shard_index> known_;
   std::shared_ptr<const mill::index_set> objects_;

@@ -314,6 +314,60 @@ void check_ls_and_cat(const tools_under_test& t, mill::s3_server::background& se
   require_said(on_terminal("json"), 0, "{\"i\": 1}");
 }
 
+/// Formats that have a header of their own.
+void check_described(const tools_under_test& t) {
+  // MDS: two shards of three samples of a text and a number, with the index.json that names them.
+  const auto word = [](std::size_t n) {
+    std::string four(4, '\0');
+    for (int i = 0; i < 4; ++i) four[static_cast<std::size_t>(i)] = static_cast<char>(n >> (8 * i));
+    return four;
+  };
+  const std::string columns = R"({"column_encodings": ["str", "uint8"], "column_names": ["txt", "cls"],)"
+                              R"( "column_sizes": [null, 1], "format": "mds", "version": 2})";
+  const std::string folder = t.folder + "/mds";
+  std::filesystem::create_directories(folder);
+  std::string shards;
+  members all;
+  for (std::size_t s = 0; s < 2; ++s) {
+    std::string samples, offsets;
+    const std::size_t begin = 4 + 4 * 4 + columns.size();
+    offsets = word(3) + word(begin);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::string text(1 + 3 * s + i, static_cast<char>('a' + i));
+      const std::string number(1, static_cast<char>(3 * s + i));
+      samples += word(text.size()) + text + number;
+      offsets += word(begin + samples.size());
+      const std::string key = "shard_0000" + std::to_string(s) + "_mds#" + std::to_string(i);
+      all.emplace(key + ".txt", text);
+      all.emplace(key + ".cls", number);
+    }
+    const std::string name = "shard.0000" + std::to_string(s) + ".mds";
+    const std::string shard = offsets + columns + samples;
+    std::ofstream(folder + "/" + name, std::ios::binary) << shard;
+    shards += (s == 0 ? "" : ", ") + columns.substr(0, columns.size() - 1) +
+              R"(, "compression": null, "hashes": [], "samples": 3, "size_limit": 67108864, "zip_data": null,)"
+              R"( "raw_data": {"basename": ")" + name + R"(", "bytes": )" + std::to_string(shard.size()) +
+              R"(, "hashes": {}}})";
+  }
+  std::ofstream(folder + "/index.json") << R"({"shards": [)" << shards << R"(], "version": 2})";
+  require_said(run(t.ls + " " + folder), 0, "0  shard.00001.mds#0  txt 4 B (text), cls 1 B (text)\n");
+  require_said(run(t.ls + " -s " + folder + "/shard.00001.mds"), 0, "3 samples in 1 shard of mds");
+  require(run(t.cat + " " + folder + " 'shard.00001.mds#2' -f txt", false).text == "cccccc", "another text");
+  const std::string out = t.folder + "/of-mds";
+  std::filesystem::create_directories(out);
+  require_said(run(t.reshard + " " + folder + " " + out + "/t-{}.tar --spool " + t.folder + "/spool"), 0, "6 samples");
+  require(by_tarfile(out) == all, "other members than those of the MDS");
+
+  // Rows of an array of two bytes each.
+  std::string head = "{'descr': '|u1', 'fortran_order': False, 'shape': (3, 2), }";
+  head += std::string(118 - head.size() - 1, ' ') + '\n';
+  std::filesystem::create_directories(t.folder + "/npy");
+  std::ofstream(t.folder + "/npy/a.npy", std::ios::binary)
+      << std::string("\x93NUMPY\1\0", 8) << static_cast<char>(head.size()) << '\0' << head << "abcdef";
+  require_said(run(t.ls + " " + t.folder + "/npy"), 0, "3 samples in 1 shard of npy");
+  require_said(run(t.ls + " --format mds " + t.folder + "/npy"), 3, "");
+}
+
 void check_reshard(const tools_under_test& t, mill::s3_server::background& server) {
   const std::string in = t.folder + "/in";
   const members all = make_tars(in, 5, 60);
@@ -651,6 +705,7 @@ int run_all(const tools_under_test& t, const std::string& version) {
   check_uniform();
   check_options(t, version);
   check_ls_and_cat(t, server);
+  check_described(t);
   check_reshard(t, server);
   for (const bool shuffled : {true, false}) {
     check_kills(t, server, false, shuffled);
