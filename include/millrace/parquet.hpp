@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
@@ -38,7 +40,8 @@ namespace millrace {
 ///                                                          .format = mill::parquet({.columns = {"jpg", "label"}})});
 ///
 /// Of the objects that are listed, those whose names end in ".parquet" are read; where none does, all. A sample's key
-/// is the file's name, `#` and the number of the row; `s.from.ordinal` is that number.
+/// is the file's name, `#` and the number of the row, among those of the row groups that parquet_options::where leaves
+/// in; `s.from.ordinal` is that number.
 ///
 /// **Fields** have the names of columns, inside structs with the path to them: `image: {bytes, path}` of Hugging Face
 /// is "image.bytes" and "image.path". Text and binary data are slices of what Arrow has decoded, which they keep alive.
@@ -94,13 +97,14 @@ namespace detail {
 /// The rows of a group as samples.
 class parquet_samples final : public sample_group {
  public:
-  explicit parquet_samples(std::shared_ptr<const parquet_rows> rows) noexcept : rows_(std::move(rows)) {}
-  void fill(sample& s, std::size_t number) const override {
-    rows_->fill(number - rows_->first(), s.fields, s.from.at(s.key));
-  }
+  /// `first`: the number of the first row as a sample.
+  parquet_samples(std::shared_ptr<const parquet_rows> rows, std::uint64_t first) noexcept
+      : rows_(std::move(rows)), first_(first) {}
+  void fill(sample& s, std::size_t number) const override { rows_->fill(number - first_, s.fields, s.from.at(s.key)); }
 
  private:
   const std::shared_ptr<const parquet_rows> rows_;
+  const std::uint64_t first_;
 };
 
 /// What the index has of a file: of each row group with rows its number in the file and its stretches, so that requests
@@ -191,8 +195,11 @@ class parquet_shard final : public shard_reader {
         at += pieces[i].data.size();
       }
     }
+    const parquet_file& all = file();
+    std::uint64_t first = 0;
+    for (std::size_t before = 0; before < g; ++before) first += all.group(what_.groups[before].number).rows;
     return unpacked_group(
-        std::make_shared<const parquet_samples>(file().decode(what_.groups[g].number, std::move(pieces))));
+        std::make_shared<const parquet_samples>(all.decode(what_.groups[g].number, std::move(pieces)), first));
   }
 
  private:
@@ -297,6 +304,9 @@ class basic_parquet_format final : public shard_format {
     std::string text;
     for (const std::string& c : options_.columns) text += (text.empty() ? "columns " : ", ") + c;
     if (!options_.label.empty()) text += (text.empty() ? "label " : "; label ") + options_.label;
+    for (const parquet_condition& c : options_.where) {
+      text += (text.empty() ? "where " : "; where ") + c.column + ' ' + c.test + ' ' + shown(c);
+    }
     return text;
   }
   std::vector<shard> choose(std::vector<shard> listed) const override {
@@ -329,7 +339,7 @@ class basic_parquet_format final : public shard_format {
     std::uint64_t place = 0;
     for (std::size_t g = 0; g < file.groups(); ++g) {
       const parquet_group& group = file.group(g);
-      if (group.rows == 0) continue;
+      if (group.rows == 0 || group.left_out) continue;
       what.groups.push_back({g, group.stretches});
       place = std::max(place + 1, group.stretches.front().begin);
       made.begin_group(place);
@@ -347,12 +357,26 @@ class basic_parquet_format final : public shard_format {
     return made.finish(end.size, end.object.etag, false, end.size);
   }
 
+  static std::string shown(const parquet_condition& c) {
+    if (const std::string* const text = std::get_if<std::string>(&c.value)) return '"' + *text + '"';
+    if (const std::int64_t* const whole = std::get_if<std::int64_t>(&c.value)) return std::to_string(*whole);
+    char text[32];
+    std::snprintf(text, sizeof text, "%.17g", std::get<double>(c.value));
+    return text;
+  }
+
   const parquet_options options_;
 };
 
 }  // namespace detail
 
 inline std::shared_ptr<const shard_format> parquet(parquet_options options) {
+  for (const parquet_condition& c : options.where) {
+    if (c.test != "<" && c.test != "<=" && c.test != "==" && c.test != ">=" && c.test != ">") {
+      throw configuration_error("parquet: .where of column \"" + c.column + "\" has the test \"" + c.test +
+                                "\": it may be <, <=, ==, >= or >");
+    }
+  }
   return std::make_shared<const detail::basic_parquet_format<>>(std::move(options));
 }
 

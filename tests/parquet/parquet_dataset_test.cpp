@@ -7,10 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -277,4 +280,43 @@ TEST_CASE("a part of a Parquet dataset, and slices of another length, have all s
     }
     CHECK(seen == all);
   }
+}
+
+TEST_CASE("row groups that cannot meet the conditions are no part of a Parquet dataset", "[parquet]") {
+  runtime rt;
+  // Ten rows a group; the numbers ascend.
+  const std::int64_t rows = 95;
+  arrow::Int64Builder numbers;
+  for (std::int64_t i = 0; i < rows; ++i) millrace_test::need_ok(numbers.Append(i));
+  std::shared_ptr<arrow::Array> column;
+  millrace_test::need_ok(numbers.Finish(&column));
+  const auto table = arrow::Table::Make(arrow::schema({arrow::field("n", arrow::int64())}), {column}, rows);
+  const auto store = std::make_shared<test::dataset_store>(1);
+  store->objects["mem:d/a.parquet"] = drawn_table::file(table, 10, 0);
+  const test::temporary_folder folder;
+  const auto kept = [&](std::vector<parquet_condition> where) {
+    const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
+                       {.index = folder.file("x.index"), .format = millrace::parquet({.where = std::move(where)})});
+    std::map<std::string, std::int64_t> seen;
+    auto run = rt.run(epochs(data, {.seed = 5, .batch = 8}), {.show = progress::off});
+    while (const std::optional<sample> s = run.next()) {
+      if (s->weight() == 0) continue;
+      std::int64_t n = 0;
+      std::memcpy(&n, (*s)["n"].data(), sizeof n);
+      CHECK(seen.emplace(s->key, n).second);
+    }
+    return seen;
+  };
+  const auto some = kept({{"n", ">=", 35}, {"n", "<", 60.5}});
+  CHECK(some.size() == 40);  // 30 to 69
+  for (std::int64_t i = 0; i < 40; ++i) CHECK(some.at("a.parquet#" + std::to_string(i)) == 30 + i);
+  // An index of other conditions is not taken for this one.
+  CHECK_THAT(failure_of([&] { kept({{"n", "<", 5}}); }), Contains("where n >= 35; where n < 60.5"));
+  CHECK_THAT(failure_of([&] { kept({{"n", "=", 5}}); }), Contains("has the test \"=\": it may be <, <=, ==, >= or >"));
+  CHECK_THAT(failure_of([&] {
+               std::filesystem::remove(folder.file("x.index"));
+               kept({{"n", "==", "5"}});
+             }),
+             Contains("compares column \"n\", which is of type int64, with text"));
+  CHECK_THAT(failure_of([&] { kept({{"m", "==", 5}}); }), Contains("there is no column \"m\" (it has: n)"));
 }

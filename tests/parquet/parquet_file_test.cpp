@@ -5,11 +5,18 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
+
+#include <millrace/base/rng.hpp>
 
 #include <tests/parquet/drawn_parquet.hpp>
 #include <tests/support/catch.hpp>
@@ -137,4 +144,105 @@ TEST_CASE("fields of Parquet rows are slices of what Arrow decoded, which they k
     if (const auto at = r.find("jpg"); at != r.end()) CHECK(kept[i++].view() == at->second);
   }
   CHECK(i == kept.size());
+}
+
+namespace {
+
+/// Whether a value as a field has it meets a condition; `T` is what its bytes are.
+template <class T>
+bool meets(const std::string& field, const parquet_condition& c) {
+  const auto by = [&](const auto& is, const auto& v) {
+    return c.test == "<"    ? is < v
+           : c.test == "<=" ? is <= v
+           : c.test == ">=" ? is >= v
+           : c.test == ">"  ? is > v
+                            : is == v;
+  };
+  if constexpr (std::is_same_v<T, std::string>) {
+    return by(field, std::get<std::string>(c.value));
+  } else {
+    T value;
+    REQUIRE(field.size() == sizeof value);
+    std::memcpy(&value, field.data(), sizeof value);
+    const auto wanted = std::holds_alternative<double>(c.value)
+                            ? static_cast<long double>(std::get<double>(c.value))
+                            : static_cast<long double>(std::get<std::int64_t>(c.value));
+    return by(static_cast<long double>(value), wanted);
+  }
+}
+
+/// Groups are left out exactly where no row meets the condition; for one of equality only where it is out of range.
+template <class T>
+void check_condition(const drawn_table& drawn, const std::string& file, const parquet_condition& c) {
+  const std::uint64_t length =
+      detail::parquet_file::footer_bytes(std::string_view(file).substr(file.size() - 8), file.size(), "f");
+  const detail::parquet_file made(std::string_view(file).substr(file.size() - length), file.size(), "f",
+                                  {.columns = {"jpg"}, .where = {c}});
+  CAPTURE(c.column, c.test);
+  for (std::size_t g = 0; g < made.groups(); ++g) {
+    bool any = false;
+    for (std::uint64_t i = 0; i < made.group(g).rows; ++i) {
+      const drawn_table::row& r = drawn.rows[static_cast<std::size_t>(made.group(g).first_row + i)];
+      const auto at = r.find(c.column);
+      any = any || (at != r.end() && meets<T>(at->second, c));
+    }
+    if (c.test != "==") {
+      REQUIRE(made.group(g).left_out == !any);
+    } else if (any) {
+      REQUIRE_FALSE(made.group(g).left_out);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("row groups are left out where their statistics say that no row meets a condition", "[parquet]") {
+  rng draw(7, 1, 3);
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const drawn_table drawn(seed, 120);
+    const std::string file = drawn_table::file(drawn.table, static_cast<std::int64_t>(1 + draw.below(9)), seed);
+    const auto bound_of = [&](const std::string& column) {  // some row's value
+      for (;;) {
+        const drawn_table::row& r = drawn.rows[static_cast<std::size_t>(draw.below(drawn.rows.size()))];
+        if (const auto at = r.find(column); at != r.end()) return at->second;
+      }
+    };
+    for (const char* const test : {"<", "<=", "==", ">=", ">"}) {
+      const auto check = [&]<class T>(const std::string& column, T) {
+        parquet_condition c{column, test, {}};
+        const std::string bound = bound_of(column);
+        if constexpr (std::is_same_v<T, std::string>) {
+          c.value = bound;
+        } else {
+          T value;
+          std::memcpy(&value, bound.data(), sizeof value);
+          if constexpr (std::is_floating_point_v<T>) {
+            c.value = static_cast<double>(value);
+          } else {
+            c.value = static_cast<std::int64_t>(value);
+          }
+        }
+        check_condition<T>(drawn, file, c);
+      };
+      check("label", std::int64_t());
+      check("i8", std::int8_t());
+      check("u16", std::uint16_t());
+      check("i32", std::int32_t());
+      check("u64", std::uint64_t());
+      check("f32", float());
+      check("f64", double());
+      check("caption", std::string());
+    }
+    const auto out = [&](parquet_condition c) {
+      const std::uint64_t length =
+          detail::parquet_file::footer_bytes(std::string_view(file).substr(file.size() - 8), file.size(), "f");
+      const detail::parquet_file made(std::string_view(file).substr(file.size() - length), file.size(), "f",
+                                      {.columns = {"jpg"}, .where = {std::move(c)}});
+      std::size_t n = 0;
+      for (std::size_t g = 0; g < made.groups(); ++g) n += made.group(g).left_out ? 1 : 0;
+      return std::make_pair(n, made.groups());
+    };
+    const auto all = out({"i8", "==", 1000});
+    CHECK(all.first == all.second);
+  }
 }

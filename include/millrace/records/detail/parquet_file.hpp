@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
@@ -19,6 +20,17 @@
 
 namespace millrace {
 
+/// A condition on a column: {"width", ">=", 256}, {"language", "==", "en"}.
+class parquet_condition {
+ public:
+  /// As in parquet_options::columns; of whole numbers, floats, dates, times or text, and not in a list. It need not be
+  /// one that becomes a field.
+  std::string column;
+  std::string test;  ///< "<", "<=", "==", ">=" or ">"
+  /// Of dates and times the whole number that the file has. Texts are compared byte by byte.
+  std::variant<std::int64_t, double, std::string> value;
+};
+
 /// What of a Parquet file its samples are made of.
 struct parquet_options {
   /// Columns that become fields, in this order: of the file ("label"), or inside structs ("image.bytes"); a struct
@@ -27,6 +39,10 @@ struct parquet_options {
   /// A column of whole numbers that is the class: each sample has its value as text in the field "cls", too, as
   /// decode_images() and decode_arrays() take it. It is read even if `columns` does not name it.
   std::string label = {};
+  /// Row groups of which the file's statistics say that no row meets all of these conditions are left out: nothing of
+  /// them is read, and their rows are no samples and have no numbers. Those that are left are whole, with rows that do
+  /// not meet them: a filter() takes these out. A group without statistics of a column stays.
+  std::vector<parquet_condition> where = {};
 };
 
 /// What a column is as a field of a sample.
@@ -56,6 +72,7 @@ class parquet_group {
  public:
   std::uint64_t first_row = 0;  ///< in the file
   std::uint64_t rows = 0;
+  bool left_out = false;  ///< by parquet_options::where
   /// What they take in memory when they are decoded, by what the footer says.
   std::uint64_t decoded = 0;
   /// Where they lie, in the order of the file, neighbours joined.

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <arrow/api.h>
@@ -26,6 +27,7 @@
 #include <parquet/exception.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
+#include <parquet/statistics.h>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
@@ -193,6 +195,91 @@ class fetched_file final : public ::arrow::io::RandomAccessFile {
 
 inline constexpr std::int64_t most_of_group = std::int64_t{1} << 40;
 
+/// A condition on a column of a file.
+class parquet_test {
+ public:
+  enum class kind { less, at_most, equal, at_least, more };
+
+  static std::optional<kind> kind_of(const std::string& text) noexcept {
+    constexpr const char* names[] = {"<", "<=", "==", ">=", ">"};
+    for (int i = 0; i < 5; ++i) {
+      if (text == names[i]) return static_cast<kind>(i);
+    }
+    return std::nullopt;
+  }
+
+  int column = 0;
+  bool is_unsigned = false;
+  kind test = kind::equal;
+  std::variant<std::int64_t, double, std::string> value;
+
+  /// Whether a row of a group of `rows` rows, of whose column these are the statistics, may meet it.
+  bool may_hold(const ::parquet::Statistics* s, std::uint64_t rows) const {
+    if (s == nullptr) return true;
+    if (s->HasNullCount() && s->null_count() >= 0 && static_cast<std::uint64_t>(s->null_count()) == rows) return false;
+    if (!s->HasMinMax()) return true;
+    switch (s->physical_type()) {
+      case ::parquet::Type::INT32: {
+        const auto& of = static_cast<const ::parquet::Int32Statistics&>(*s);
+        return is_unsigned ? number_between(static_cast<std::uint32_t>(of.min()), static_cast<std::uint32_t>(of.max()))
+                           : number_between(of.min(), of.max());
+      }
+      case ::parquet::Type::INT64: {
+        const auto& of = static_cast<const ::parquet::Int64Statistics&>(*s);
+        return is_unsigned ? number_between(static_cast<std::uint64_t>(of.min()), static_cast<std::uint64_t>(of.max()))
+                           : number_between(of.min(), of.max());
+      }
+      case ::parquet::Type::FLOAT: {
+        const auto& of = static_cast<const ::parquet::FloatStatistics&>(*s);
+        return number_between(of.min(), of.max());
+      }
+      case ::parquet::Type::DOUBLE: {
+        const auto& of = static_cast<const ::parquet::DoubleStatistics&>(*s);
+        return number_between(of.min(), of.max());
+      }
+      case ::parquet::Type::BYTE_ARRAY: {
+        const auto& of = static_cast<const ::parquet::ByteArrayStatistics&>(*s);
+        const std::string* const text = std::get_if<std::string>(&value);
+        return text == nullptr || between(view_of(of.min()), view_of(of.max()), std::string_view(*text));
+      }
+      default:
+        return true;
+    }
+  }
+
+ private:
+  static std::string_view view_of(const ::parquet::ByteArray& a) noexcept {
+    return {reinterpret_cast<const char*>(a.ptr), a.len};
+  }
+  /// A long double has every number of 64 bits.
+  template <class T>
+  bool number_between(T least, T most) const {
+    const std::int64_t* const whole = std::get_if<std::int64_t>(&value);
+    const double* const real = std::get_if<double>(&value);
+    if (whole == nullptr && real == nullptr) return true;
+    const auto v = whole != nullptr ? static_cast<long double>(*whole) : static_cast<long double>(*real);
+    return between(static_cast<long double>(least), static_cast<long double>(most), v);
+  }
+  /// What is not in order (also not a number) says nothing.
+  template <class T>
+  bool between(const T& least, const T& most, const T& v) const {
+    if (!(least <= most)) return true;
+    switch (test) {
+      case kind::less:
+        return least < v;
+      case kind::at_most:
+        return least <= v;
+      case kind::equal:
+        return least <= v && v <= most;
+      case kind::at_least:
+        return most >= v;
+      case kind::more:
+        return most > v;
+    }
+    return true;
+  }
+};
+
 /// Arrow's objects of a file, and what of them is read.
 class parquet_metadata {
  public:
@@ -213,6 +300,7 @@ class parquet_metadata {
   std::uint64_t footer = 0;  // and the 8 bytes after it
   std::vector<root> roots;   // in the order in which their columns become fields
   std::vector<leaf> leaves;
+  std::vector<parquet_test> tests;             // of options.where
   std::vector<std::vector<int>> dictionaries;  // of each row group: the columns of texts that are nothing else
 
   const leaf* find(const std::string& name) const noexcept {
@@ -290,6 +378,7 @@ class parquet_schema_reader {
   std::vector<parquet_field> fields;
   std::vector<parquet_metadata::root> roots;
   std::vector<parquet_metadata::leaf> leaves;
+  std::vector<parquet_test> tests;
 
   void read(const ::parquet::arrow::SchemaManifest& manifest) {
     if (options_.columns.empty()) {
@@ -301,6 +390,7 @@ class parquet_schema_reader {
       if (fields.size() == before) missing(manifest, wanted);
     }
     if (!options_.label.empty()) add_label(manifest);
+    for (const parquet_condition& c : options_.where) add_test(manifest, c);
     if (roots.empty()) throw configuration_error("parquet: the file has no columns", where{object_, {}, {}});
   }
 
@@ -388,6 +478,39 @@ class parquet_schema_reader {
     }
     if (!leaves[at].is_field) fields.pop_back();
   }
+  void add_test(const ::parquet::arrow::SchemaManifest& manifest, const parquet_condition& c) {
+    const schema_field* at = nullptr;
+    for (const schema_field& f : manifest.schema_fields) {
+      if (at == nullptr) at = at_path(f, f.field->name(), c.column);
+    }
+    if (at == nullptr) missing(manifest, c.column);
+    const ::arrow::Type::type type = at->field->type()->id();
+    const bool text = type == ::arrow::Type::STRING || type == ::arrow::Type::LARGE_STRING ||
+                      type == ::arrow::Type::BINARY || type == ::arrow::Type::LARGE_BINARY;
+    const bool number = (::arrow::is_integer(type) || type == ::arrow::Type::FLOAT || type == ::arrow::Type::DOUBLE ||
+                         ::arrow::is_temporal(type)) &&
+                        at->is_leaf();
+    const bool given_text = std::holds_alternative<std::string>(c.value);
+    if (!(given_text ? text : number)) {
+      throw configuration_error("parquet: .where compares column \"" + c.column + "\", which is of type " +
+                                    at->field->type()->ToString() + ", with " + (given_text ? "text" : "a number"),
+                                where{object_, {}, {}});
+    }
+    parquet_test made;
+    made.column = at->column_index;
+    made.is_unsigned = ::arrow::is_unsigned_integer(type);
+    made.test = *parquet_test::kind_of(c.test);
+    made.value = c.value;
+    tests.push_back(std::move(made));
+  }
+  static const schema_field* at_path(const schema_field& f, const std::string& path, const std::string& wanted) {
+    if (path == wanted) return &f;
+    if (f.field->type()->id() != ::arrow::Type::STRUCT) return nullptr;
+    for (const schema_field& child : f.children) {
+      if (const schema_field* const found = at_path(child, path + '.' + child.field->name(), wanted)) return found;
+    }
+    return nullptr;
+  }
   [[noreturn]] void refuse(const std::string& path, const ::arrow::DataType& type) const {
     throw configuration_error("parquet: no field can be made of column \"" + path + "\", which is of type " +
                                   type.ToString() + ": name the .columns that are wanted",
@@ -458,6 +581,9 @@ class parquet_group_reader {
     }
     made.rows = static_cast<std::uint64_t>(group->num_rows());
     for (const parquet_metadata::leaf& l : from_.leaves) read_column(reader, *group, g, l, made);
+    made.left_out = std::any_of(from_.tests.begin(), from_.tests.end(), [&](const parquet_test& t) {
+      return !t.may_hold(group->ColumnChunk(t.column)->statistics().get(), made.rows);
+    });
     std::sort(made.stretches.begin(), made.stretches.end(),
               [](const parquet_stretch& a, const parquet_stretch& b) { return a.begin < b.begin; });
     return made;
@@ -613,6 +739,7 @@ MILLRACE_INLINE parquet_file::parquet_file(std::string_view footer, std::uint64_
       object_, size - length, "the footer");
   made->roots = std::move(schema.roots);
   made->leaves = std::move(schema.leaves);
+  made->tests = std::move(schema.tests);
   fields_ = std::move(schema.fields);
   groups_ =
       with_arrow([&] { return parquet_group_reader(*made, object_).read(); }, object_, size - length, "the footer");
