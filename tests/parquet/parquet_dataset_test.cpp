@@ -24,6 +24,9 @@
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/order/sample_order.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/testing/s3_server/background.hpp>
 #include <millrace/train/dataset.hpp>
 
 #include "tests/parquet/drawn_parquet.hpp"
@@ -319,4 +322,22 @@ TEST_CASE("row groups that cannot meet the conditions are no part of a Parquet d
              }),
              Contains("compares column \"n\", which is of type int64, with text"));
   CHECK_THAT(failure_of([&] { kept({{"m", "==", 5}}); }), Contains("there is no column \"m\" (it has: n)"));
+}
+
+TEST_CASE("Parquet files of an S3 store are read by ranges of their row groups", "[parquet]") {
+  const drawn_files files(6);
+  s3_server::background server;
+  for (const auto& [url, content] : files.store->objects) {
+    server.put("b", "d/" + url.substr(url.rfind('/') + 1), bytes::copy(content));
+  }
+  s3::config_options how;
+  const std::string endpoint = server.endpoint();
+  how.endpoint = endpoint;
+  const s3::client s3(s3::config(how), s3::credentials("test-key", "test-secret"));
+  const test::temporary_folder folder;
+  const dataset data(s3, "s3://b/d/",
+                     {.index = folder.file("x.index"), .format = millrace::parquet({.columns = columns})});
+  runtime rt;
+  const epochs_options o = small_training();
+  CHECK(trained(rt, data, o).samples == files.model(o));
 }
