@@ -6,6 +6,8 @@
 #
 #   bash cmake/packages.sh list GROUP...      prints them
 #   bash cmake/packages.sh install GROUP...   installs what is missing (as root, or through sudo)
+#   bash cmake/packages.sh upgrade GROUP...   brings those that are installed, and the kernel's headers, to the version
+#                                             that a new machine gets
 #
 # Groups: build     to build and test everything but the GPU part
 #         ci        further compilers and tools of the full check
@@ -67,11 +69,21 @@ install() {
   done
 }
 
+upgrade() {
+  local name installed=()
+  command -v dpkg-query > /dev/null && command -v apt-get > /dev/null || return 0
+  for name in $(names "$@") linux-libc-dev; do
+    [ -n "$(missing "$name")" ] || installed+=("$name")
+  done
+  install_packages --only-upgrade ${installed[@]+"${installed[@]}"}
+}
+
 command=${1:-}
-[ $# -gt 1 ] || { sed -n '5,13p' "$0" >&2; exit 2; }
+[ $# -gt 1 ] || { sed -n '5,15p' "$0" >&2; exit 2; }
 shift
 case $command in
   list) names "$@" ;;
   install) install "$@" ;;
+  upgrade) upgrade "$@" ;;
   *) echo "packages.sh: no command '$command'" >&2; exit 2 ;;
 esac
