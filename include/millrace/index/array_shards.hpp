@@ -44,7 +44,7 @@ struct megatron_options {
 /// configuration_error for a `.bin` without an `.idx`; archive_error, with the `.idx` and the byte, for sizes, pointers
 /// and documents that lie: beyond the end of the `.bin`, overlapping, in another order than that of their bytes;
 /// decode_error for other versions, types and files.
-std::shared_ptr<const shard_format> megatron(megatron_options options = {});
+MILLRACE_COROUTINE std::shared_ptr<const shard_format> megatron(megatron_options options = {});
 
 }  // namespace millrace
 

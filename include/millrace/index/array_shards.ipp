@@ -401,7 +401,7 @@ MILLRACE_INLINE std::shared_ptr<const shard_format> npy_shards(npy_shards_option
   return std::make_shared<const detail::npy_format>(options);
 }
 
-MILLRACE_INLINE std::shared_ptr<const shard_format> megatron(megatron_options options) {
+MILLRACE_COROUTINE_BODY std::shared_ptr<const shard_format> megatron(megatron_options options) {
   return std::make_shared<const detail::basic_megatron_format<>>(options);
 }
 

@@ -46,7 +46,7 @@ struct mds_options {
 ///
 /// Errors: archive_error for damaged shards, decode_error for what cannot be read, and configuration_error for a column
 /// that is not there; each with the object.
-std::shared_ptr<const shard_format> mds(mds_options options = {});
+MILLRACE_COROUTINE std::shared_ptr<const shard_format> mds(mds_options options = {});
 
 /// What a field of MDS contains. `encoding` is that of the column: "int", "uint8", "float32", "ndarray:float32:3,4",
 /// "pil". Errors: decode_error at `at` for a field that is too short or too long for it, and configuration_error for

@@ -654,7 +654,7 @@ MILLRACE_INLINE std::uint64_t mds_word(const bytes& field, dtype type, std::stri
 
 }  // namespace detail
 
-MILLRACE_INLINE std::shared_ptr<const shard_format> mds(mds_options options) {
+MILLRACE_COROUTINE_BODY std::shared_ptr<const shard_format> mds(mds_options options) {
   return std::make_shared<const detail::basic_mds_format<>>(std::move(options));
 }
 

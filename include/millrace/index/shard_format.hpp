@@ -72,13 +72,13 @@ class shard_reader {
   /// Appends the fields of sample `number` to `s`, which has its key and its place. `record` has the bytes of the
   /// sample that the index says, whose checksum has been compared: the fields are slices of it. Errors name
   /// s.from.at(s.key). Not called where unpack() returns samples.
-  virtual void fill(sample& s, std::size_t number, const bytes& record) const;
+  MILLRACE_INLINE virtual void fill(sample& s, std::size_t number, const bytes& record) const;
   /// Of an index with groups: the ranges of the object that group `g` is unpacked from, one at least and none empty;
   /// each is one request. By default what the index says, in one.
-  virtual std::vector<object_range> ranges(const shard_index& index, std::size_t g) const;
+  MILLRACE_INLINE virtual std::vector<object_range> ranges(const shard_index& index, std::size_t g) const;
   /// Unpacks group `g` from these ranges. Throws archive_error or decode_error where they are damaged: they are then
   /// read once more. Where text is returned it has as many bytes as the index says.
-  virtual unpacked_group unpack(std::size_t g, const std::vector<bytes>& parts) const;
+  MILLRACE_INLINE virtual unpacked_group unpack(std::size_t g, const std::vector<bytes>& parts) const;
 };
 
 /// A format of shards that dataset_options::format takes, and that millrace.hpp does not know: mds() for one. All that
@@ -106,7 +106,7 @@ class shard_format {
                                                                      std::vector<shard> listed) const;
   /// What makes the index of a shard of which all is read, or null: then index() is called. `object` has the ETag and
   /// the size, as far as they are known by now; the index must have this name.
-  virtual std::unique_ptr<shard_scanner> scanner(std::string name, const shard& object,
+  MILLRACE_INLINE virtual std::unique_ptr<shard_scanner> scanner(std::string name, const shard& object,
                                                  std::shared_ptr<const void> metadata) const;
   /// Makes the index of a shard by ranges of it. What came over a network (storage::over_network()) may have been
   /// damaged there: what the index says must have been verified or read twice.

@@ -37,8 +37,8 @@ class record_index_builder final : public shard_scanner {
   bool verifies() const noexcept override { return index_.format() == sample_format::tfrecord; }
   /// The next bytes. Throws decode_error for a line that is longer than `longest`, a record of 4 GiB and a frame with
   /// too much text, archive_error for frames and records that are damaged.
-  void add(std::string_view piece) override;
-  shard_index finish(std::uint64_t size, std::string etag) override;
+  MILLRACE_INLINE void add(std::string_view piece) override;
+  MILLRACE_INLINE shard_index finish(std::uint64_t size, std::string etag) override;
 
  private:
   void unpack(std::string_view piece);
