@@ -182,6 +182,51 @@ TEST_CASE("an object of one part is read whole and compared with its checksum", 
   CHECK(larger.ranges() == ranges{"bytes=0-999"});
 }
 
+TEST_CASE("an object that is likely small is read whole and compared; a longer one by its range", "[s3][checksum]") {
+  checked o(body_text, sums);
+  const auto loop = make_event_loop();
+  const s3::client client = test::checking_client(o.server);
+  const auto get = [&](std::size_t likely) {
+    o.server.log().clear();
+    const auto length = std::optional<std::uint64_t>();
+    return block_on(*loop, client.get("s3://b/k", 0, likely, "", slab_pool(256 * KiB), length, false, true));
+  };
+  s3::object_part p = get(body_text.size());
+  CHECK(p.data.view() == body_text);
+  CHECK(p.whole);
+  CHECK(p.object.size == body_text.size());
+  CHECK(o.ranges() == ranges{""});
+  p = get(body_text.size() - 1);
+  CHECK(p.data.view() == body_text.substr(0, body_text.size() - 1));
+  CHECK_FALSE(p.whole);
+  CHECK(p.object.size == body_text.size());
+  CHECK(o.ranges() == ranges{"", "bytes=0-2998"});
+
+  o.server.faults().add({.key = "k", .times = 1}, fault::flipped_bit(1234));
+  p = get(4000);
+  CHECK(p.data.view() == body_text);
+  CHECK(p.again);
+  CHECK(o.ranges() == ranges{"", ""});
+  o.server.faults().clear();
+  o.server.faults().add({.key = "k", .times = 1}, fault::close_in_body(1000));
+  p = get(4000);
+  CHECK(p.data.view() == body_text);
+  CHECK(p.whole);
+  CHECK(o.ranges() == ranges{"", "bytes=1000-3999"});
+  o.server.faults().clear();
+  o.server.faults().add({.key = "k", .times = 1}, fault::page(200));
+  p = get(4000);
+  CHECK(p.data.view() == body_text);
+  CHECK_FALSE(p.whole);
+  CHECK(o.ranges() == ranges{"", "bytes=0-3999"});
+  o.server.faults().clear();
+  o.server.put("b", "k", std::string());
+  p = get(4000);
+  CHECK(p.data.empty());
+  CHECK(p.object.size == 0);
+  CHECK(o.ranges() == ranges{""});
+}
+
 TEST_CASE("a damaged object is read once more, then named", "[s3][checksum]") {
   checked o(body_text, sums);
   o.server.faults().add({.key = "k", .times = 1}, fault::flipped_bit(1234));

@@ -189,6 +189,24 @@ std::vector<std::size_t> bursts_of(const line_store& store) {
 
 }  // namespace
 
+TEST_CASE("as many small objects are in flight by their names as by a listing") {
+  duration took[2];
+  std::size_t most[2];
+  for (const bool sizes_known : {true, false}) {
+    const auto store = std::make_shared<line_store>(20ms);
+    for (int i = 0; i < 2000; ++i) store->objects["mem:" + std::to_string(i)] = 100'000;
+    read_all(store, {}, sizes_known);
+    CHECK(store->requests.size() == 2000);
+    most[sizes_known ? 0 : 1] = store->most_reading;
+    took[sizes_known ? 0 : 1] = store->requests.back().at;
+    // A little more than the objects before, and not a part.
+    CHECK(store->requests.back().length <= 128 * KiB);
+  }
+  CHECK(most[0] > 16);
+  CHECK(most[1] >= most[0]);
+  CHECK(took[1] < took[0] * 3 / 2);
+}
+
 TEST_CASE("the first object begins with parts of 256 KiB that double, the others are cut into whole parts") {
   for (const bool sizes_known : {true, false}) {
     INFO("sizes known: " << sizes_known);

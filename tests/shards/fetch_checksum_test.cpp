@@ -293,6 +293,48 @@ TEST_CASE("an object of one part is compared too when its size is not known", "[
                                 Contains("read twice, and both times the same"));
 }
 
+TEST_CASE("small objects that are read by their names take one request each, and are compared", "[checksum]") {
+  constexpr int count = 60;
+  constexpr int large = 40;  // one that is not small
+  store s;
+  std::string all;
+  std::string names;
+  for (int i = 0; i < count; ++i) {
+    const std::string text(i == large ? 300'000 : 1000 + 10 * i, static_cast<char>('a' + i % 26));
+    s3_server::object o(bytes::copy(text));
+    o.checksums.emplace_back("x-amz-checksum-crc32", digests::to_base64(digests::checksum_of("crc32", text)));
+    s.server.objects().put("b", std::to_string(i), std::move(o));
+    all += text;
+  }
+  const auto read_all = [&] {
+    s.server.log().clear();
+    std::string got;
+    bool ended = false;
+    const auto loop = make_event_loop();
+    auto chunks = shards("s3://b/{0.." + std::to_string(count - 1) + "}") | fetch(s.client(), {.shards = 4});
+    block_on(*loop, take(std::move(chunks), got, ended));
+    return got == all;
+  };
+  CHECK(read_all());
+  std::size_t heads = 0;
+  std::size_t gets = 0;
+  std::size_t ranges = 0;
+  for (const auto& r : s.server.log().entries()) {
+    heads += r.method == "HEAD" ? 1 : 0;
+    gets += r.method == "GET" ? 1 : 0;
+    ranges += r.range.empty() ? 0 : 1;
+  }
+  // The first ones, of which nothing is known yet, have a range and a HEAD; and so has the large one, in two parts.
+  CHECK(heads <= 4 + 1);
+  CHECK(gets <= count + 2);
+  CHECK(ranges <= 4 + 2);
+  s.server.faults().add({.method = "GET", .key = "30"}, fault::flipped_bit(123));
+  CHECK_THROWS_WITH(read_all(), Contains("s3://b/30: ") && Contains("read twice, and both times the same"));
+  s.server.faults().clear();
+  s.server.faults().add({.method = "GET", .key = "40"}, fault::flipped_bit(123));
+  CHECK_THROWS_WITH(read_all(), Contains("s3://b/40: "));
+}
+
 TEST_CASE("parts that break off and go on are added up once", "[checksum]") {
   store s;
   s.put({sum_of("crc64nvme")});

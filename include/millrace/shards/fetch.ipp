@@ -63,8 +63,10 @@ MILLRACE_INLINE void read_window::judge(duration round) noexcept {
 /// the consumer waits for an earlier one.
 ///
 /// The first object begins with small parts, so that its first bytes need not wait for later ones: a part is as
-/// long as all before it and 256 KiB, at most options.part. How an object is cut depends on nothing else. Where reads
-/// are quick, no more than twice what has been delivered is asked for at first, and a quarter of options.part.
+/// long as all before it and 256 KiB, at most options.part. The first part of an object of unknown size is somewhat
+/// longer than the latest such objects were: who reads small ones by name has as many in flight as who lists them. How
+/// an object is cut depends on nothing else. Where reads are quick, no more than twice what has been delivered is asked
+/// for at first, and a quarter of options.part.
 class part_scheduler {
  public:
   MILLRACE_COROUTINE part_scheduler(async_generator<shard> in, std::shared_ptr<const storage> store,
@@ -143,11 +145,12 @@ class part_scheduler {
   /// Asks the store for whatever the window allows, in the order of delivery.
   MILLRACE_COROUTINE void issue();
 
-  /// An object of one part is compared by its read().
-  void ask_check(open_object& o, std::size_t first_part);
+  /// For what is not known to be compared by its read().
+  void ask_check(open_object& o);
 
+  /// `small`: likely a whole object, of a size that is not known.
   MILLRACE_COROUTINE task<piece> read_part(open_object& o, std::uint64_t offset, std::size_t length, slab_pool slabs,
-                                         host_share::request request);
+                                           bool small, host_share::request request);
 
   MILLRACE_COROUTINE task<piece> read_rest(open_object& o, job& j);
 
@@ -180,6 +183,8 @@ class part_scheduler {
   std::size_t delivered_ = 0;  // of all parts, until they are options.bytes()
   std::size_t taken_ = 0;  // of those, with the consumer
   bool begun_ = false;     // an object that has bytes has been opened
+  std::size_t likely_ = MiB;  // the length of the first part where the size is unknown: by those that have been learnt
+  bool any_learnt_ = false;   // of them
   notifier changed_;
   std::deque<open_object> open_;  // in the order of delivery; coroutines refer to them
   pump<shard, part_scheduler> pump_{changed_};  // declared last: it refers to all of the above
@@ -321,7 +326,8 @@ MILLRACE_INLINE std::size_t part_scheduler::next_part(const open_object& o) cons
   constexpr std::size_t smallest = 256 * KiB;
   if (o.rest) return options_.part;
   const std::uint64_t before = o.next_offset - start_;
-  const std::size_t part = o.local ? options_.part : o.share.part();
+  std::size_t part = o.local ? options_.part : o.share.part();
+  if (!o.info->size) part = std::min(part, likely_);
   if (!o.first || before >= part) return part;
   return std::min(part, smallest + static_cast<std::size_t>(before));
 }
@@ -373,11 +379,12 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
       const bool local = next_is_local(o);
       const bool may = local ? o.share.may_begin_local() : o.rest || o.share.may_begin(is_waited_for());
       if (!may && !(front && o.jobs.empty())) return;
-      const std::uint64_t left = o.info->size && !o.rest ? *o.info->size - o.next_offset : options_.part;
+      const bool known = o.info->size && !o.rest;
+      const std::uint64_t left = known ? *o.info->size - o.next_offset : options_.part;
       const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(left, next_part(o)));
       // Small objects get memory of their own size; the others hold a whole slab, whatever they fill of it.
-      const slab_pool& slabs = slabs_for(o.info->size && !o.rest ? length : options_.part);
-      const std::size_t reserved = o.info->size && !o.rest && !slabs.worth_a_slab(length) ? length : slabs.slab_bytes();
+      const slab_pool& slabs = slabs_for(known ? length : options_.part);
+      const std::size_t reserved = !o.rest && !slabs.worth_a_slab(length) ? length : slabs.slab_bytes();
       if (used_ + reserved > limit) {
         full_ = true;
         return;
@@ -390,9 +397,10 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
         j.reading = spawned<piece>(here_, read_rest(o, j));
       } else {
         o.learning = !o.info->size;
+        const bool small = o.learning && any_learnt_ && o.next_offset == 0 && !slabs.worth_a_slab(length);
         host_share::request request = local ? o.share.begin_local() : o.share.begin();
-        j.reading = spawned<piece>(here_, read_part(o, o.next_offset, length, slabs, std::move(request)));
-        if (o.next_offset == 0) ask_check(o, length);
+        j.reading = spawned<piece>(here_, read_part(o, o.next_offset, length, slabs, small, std::move(request)));
+        if (o.next_offset == 0 && !small && !(o.info->size && *o.info->size <= length)) ask_check(o);
         o.next_offset += length;
       }
     }
@@ -400,20 +408,20 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
   }
 }
 
-MILLRACE_INLINE void part_scheduler::ask_check(open_object& o, std::size_t first_part) {
-  if (o.info->size && *o.info->size <= first_part) return;
+MILLRACE_INLINE void part_scheduler::ask_check(open_object& o) {
   task<std::unique_ptr<object_check>> asking = reader_.store().check(*o.info, o.object.etag);
   if (asking) o.asking = spawned<std::unique_ptr<object_check>>(here_, std::move(asking));
 }
 
 MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(open_object& o, std::uint64_t offset,
                                                                              std::size_t length, slab_pool slabs,
-                                                                             host_share::request request) {
+                                                                             bool small, host_share::request request) {
   const time_point asked = here_.get_executor().now();
   storage::part p;
   {
     host_share::request until_answered = std::move(request);
-    p = co_await reader_.read(o.object, offset, length, std::move(slabs));
+    const range_reader::by function = small ? range_reader::by::read_small : range_reader::by::read;
+    p = co_await reader_.read(o.object, offset, length, std::move(slabs), function);
     const time_point now = here_.get_executor().now();
     const std::size_t open = most_open();
     until_answered.finished(now, {.bytes = p.data.size(),
@@ -429,6 +437,7 @@ MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(op
     if (most_open() > open) changed_.notify();
   }
   learn(o, p, offset);
+  if (small && !p.whole && !o.rest) ask_check(o);
   if (o.learning) {
     o.learning = false;
     o.next_offset = offset + p.data.size();
@@ -460,8 +469,12 @@ MILLRACE_INLINE void part_scheduler::learn(open_object& o, storage::part& p, std
   if (!o.learning && p.rest) throw changed_error("the store stopped serving ranges of the object", at());
   if (!o.learning) return;
   if (!p.rest && !p.total) throw io_error(0, "the store does not report the size of the object", at());
-  if (!p.rest) o.info->size = p.total;
   o.rest = std::move(p.rest);
+  if (o.rest) return;
+  o.info->size = p.total;
+  const std::uint64_t size = *p.total - std::min<std::uint64_t>(*p.total, start_);
+  const auto likely = static_cast<std::size_t>(std::min<std::uint64_t>(size + size / 4, options_.part));
+  likely_ = std::max({likely, std::exchange(any_learnt_, true) ? likely_ / 8 * 7 : 0, 64 * KiB});
 }
 
 MILLRACE_COROUTINE_BODY void part_scheduler::take(shard&& s) {

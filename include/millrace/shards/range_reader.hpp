@@ -66,8 +66,8 @@ class range_reader {
   /// The error about a range of which too little came.
   static io_error short_read(std::uint64_t came, std::uint64_t due, where at);
 
-  /// Which connection a range may come over.
-  enum class connection : bool { any, fresh };
+  /// Which function of the store a range is read by; read_small() is for one that begins at 0.
+  enum class by : std::uint8_t { read, read_again, read_small };
 
   /// Bytes [offset, offset + length) of `object`, fewer only if the object ends before; `length` is at most a slab of
   /// `slabs`. Without `slabs` the slab is one of slab_for(length) bytes, of the runtime's; one below 8 MiB is a half, a
@@ -79,7 +79,7 @@ class range_reader {
   /// size; io_error if it is not as long as it must be.
   MILLRACE_COROUTINE task<storage::part> read(shard& object, std::uint64_t offset, std::size_t length,
                                               std::optional<slab_pool> slabs = std::nullopt,
-                                              connection over = connection::any);
+                                              by function = by::read);
 
   /// Reads [begin, begin + first.size()) of `object` again, over a fresh connection; `first` is what came the first
   /// time, `why` the error that it led to, for the log. Counted as the stage's (stage_record::reread). A reading that

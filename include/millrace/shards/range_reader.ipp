@@ -32,16 +32,19 @@ MILLRACE_INLINE executor* other_loop(const coroutine_context& here, const storag
 }
 
 MILLRACE_COROUTINE_BODY task<storage::part> range_reader::read(shard& object, std::uint64_t offset, std::size_t length,
-                                                               std::optional<slab_pool> slabs, connection over) {
+                                                               std::optional<slab_pool> slabs, by function) {
   const coroutine_context here = co_await this_context();
   if (!slabs) {
     slabs = pool_of(here.runtime(), slab_for(length));
     if (summed_) slabs = slabs->summed();
   }
-  auto ask = [store = store_, asked = object, offset, length, slabs = std::move(*slabs), over]() mutable {
+  auto ask = [store = store_, asked = object, offset, length, slabs = std::move(*slabs), function]() mutable {
     std::string version = asked.etag;
-    if (over == connection::fresh) {
+    if (function == by::read_again) {
       return store->read_again(std::move(asked), std::move(version), offset, length, std::move(slabs));
+    }
+    if (function == by::read_small) {
+      return store->read_small(std::move(asked), std::move(version), length, std::move(slabs));
     }
     return store->read(std::move(asked), std::move(version), offset, length, std::move(slabs));
   };

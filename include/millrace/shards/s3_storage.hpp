@@ -27,11 +27,14 @@ class basic_s3_storage final : public storage {
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
-    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), false);
+    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), wanted::part);
   }
   task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         slab_pool slabs) const override {
-    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), true);
+    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), wanted::again);
+  }
+  task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
+    return read_over(std::move(object), std::move(etag), 0, length, std::move(slabs), wanted::small);
   }
   std::string host(std::string_view url) const override {
     return s3::host_name(client_.configuration(), url.substr(5, url.find('/', 5) - 5));
@@ -41,8 +44,9 @@ class basic_s3_storage final : public storage {
 
  private:
   class comparison;
+  enum class wanted : std::uint8_t { part, again, small };
   task<part> read_over(shard object, std::string etag, std::uint64_t offset, std::size_t length, slab_pool slabs,
-                       bool new_connection) const;
+                       wanted what) const;
   task<std::unique_ptr<object_check>> ask(shard object, std::string etag) const;
 
   const s3::client client_;

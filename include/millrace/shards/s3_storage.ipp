@@ -26,18 +26,19 @@ bool basic_s3_storage<Unused>::serves(std::string_view url) const noexcept {
 
 template <class Unused>
 task<storage::part> basic_s3_storage<Unused>::read_over(shard object, std::string etag, std::uint64_t offset,
-                                                        std::size_t length, slab_pool slabs,
-                                                        bool new_connection) const {
+                                                        std::size_t length, slab_pool slabs, wanted what) const {
   part result;
   try {
     s3::object_part got =
-        co_await client_.get(object.url, offset, length, etag, std::move(slabs), object.size, new_connection);
+        co_await client_.get(object.url, offset, length, etag, std::move(slabs), object.size, what == wanted::again,
+                             what == wanted::small);
     result.data = std::move(got.data);
     result.total = got.object.size;
     result.etag = std::move(got.object.etag);
     result.crc = got.crc;
     result.encoding = std::move(got.object.encoding);
     result.again = got.again;
+    result.whole = got.whole;
     result.first_byte = got.first_byte;
   } catch (const s3::error& e) {
     if (e.status() != 416 || offset == 0 || !etag.empty()) throw;

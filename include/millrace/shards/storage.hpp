@@ -88,6 +88,7 @@ class storage {
     std::string encoding;                ///< its Content-Encoding; empty when the store has none
     running_crc crc;                     ///< of `data`, where it was computed on the way
     bool again = false;                  ///< it had come damaged, and was read once more
+    bool whole = false;                  ///< the whole object, compared with what check() would compare it with
     duration first_byte{0};              ///< from asking the store to its first byte; 0: not known
     std::unique_ptr<sequential_rest> rest;         ///< set when the store answered with the whole object instead
   };
@@ -109,6 +110,13 @@ class storage {
                                 slab_pool slabs) const {
     return read(std::move(object), std::move(etag), offset, length, std::move(slabs));
   }
+
+  /// The beginning of an object whose size is not known and is likely at most `length`: as read() from 0, which it
+  /// calls by default. A store that keeps checksums may ask for the object as a whole, and say so (part::whole).
+  virtual task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const {
+    return read(std::move(object), std::move(etag), 0, length, std::move(slabs));
+  }
+
   /// The name of the host that it reads this URL from. Within a runtime, readers of the same host share its requests
   /// and what is learnt of it. Empty: each reader learns for itself. Called for each object.
   virtual std::string host(std::string_view /*url*/) const { return std::string(); }
@@ -128,7 +136,7 @@ class storage {
 
   /// The checksum to compare the bytes of an object with, of the version `etag` if that is not empty; null if the store
   /// keeps none of this object, an empty task if it never does. Called once for each object that is read in several
-  /// parts, together with its first part: an object of one part is compared by read().
+  /// parts, or not known to be of one when its first part is asked for: an object of one part is compared by read().
   MILLRACE_INLINE virtual task<std::unique_ptr<object_check>> check(shard object, std::string etag) const;
 
   /// The most bytes of objects that it caches in memory: counted by run_options::budget.

@@ -28,6 +28,8 @@ class storage_set final : public storage {
                                   slab_pool slabs) const override;
   MILLRACE_INLINE task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                                         slab_pool slabs) const override;
+  MILLRACE_INLINE task<part> read_small(shard object, std::string etag, std::size_t length,
+                                        slab_pool slabs) const override;
   bool over_network(std::string_view url) const noexcept override {
     const storage* s = find(url);
     return s == nullptr || s->over_network(url);

@@ -44,6 +44,13 @@ MILLRACE_INLINE task<storage::part> storage_set::read_again(shard object, std::s
   return s->read_again(std::move(object), std::move(etag), offset, length, std::move(slabs));
 }
 
+MILLRACE_INLINE task<storage::part> storage_set::read_small(shard object, std::string etag, std::size_t length,
+                                                            slab_pool slabs) const {
+  const storage* s = find(object.url);
+  if (s == nullptr) return read(std::move(object), std::move(etag), 0, length, std::move(slabs));  // says so
+  return s->read_small(std::move(object), std::move(etag), length, std::move(slabs));
+}
+
 MILLRACE_INLINE task<std::unique_ptr<object_check>> storage_set::check(shard object, std::string etag) const {
   const storage* s = find(object.url);
   if (s == nullptr) return task<std::unique_ptr<object_check>>();  // read() says so

@@ -29,7 +29,7 @@ class indexed_object {
       : reader_(std::move(from)),
         object_(std::move(object)),
         slabs_(part),
-        over_(again ? range_reader::connection::fresh : range_reader::connection::any) {}
+        by_(again ? range_reader::by::read_again : range_reader::by::read) {}
 
   const shard& object() const noexcept { return object_; }
   bool sequential() const noexcept { return rest_ != nullptr; }
@@ -49,7 +49,7 @@ class indexed_object {
   range_reader reader_;
   shard object_;
   slab_pool slabs_;
-  const range_reader::connection over_;
+  const range_reader::by by_;
   std::unique_ptr<host_share> share_;  // from the first read on
   running_crc crc_;
   std::unique_ptr<sequential_rest> rest_;

@@ -34,7 +34,7 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
   }
   host_share::request request = share_->begin();  // a reader may always have one
   const time_point asked = here.get_executor().now();
-  storage::part p = co_await reader_.read(object_, at, length, slabs_, over_);
+  storage::part p = co_await reader_.read(object_, at, length, slabs_, by_);
   const time_point now = here.get_executor().now();
   const bool whole = at == 0 && p.total == p.data.size();
   if (whole || p.data.size() >= std::min<std::size_t>(part, MiB)) {  // not headers

@@ -91,6 +91,8 @@ class read_controller {
   /// Chooses length and number for so many bytes in a second.
   void aim(double rate) noexcept;
   void set_requests(double n) noexcept;
+  /// Whether what is known of a connection is known by short reads alone, and differs from what longer ones show now.
+  bool known_by_short_reads() const noexcept;
   /// What finishes until reads begun before have ended is of the state before.
   void enter(state s, time_point now) noexcept;
   void learn() noexcept;
@@ -106,6 +108,7 @@ class read_controller {
   double first_ = 0;  // seconds to the first byte, of reads that nothing limited
   double rate_ = 1;   // bytes in a second of one connection, of the same
   bool guessed_ = true;  // both are of the first three reads
+  double length_ = 0;    // the mean length of the reads that told both
   bool measured_ = false;
   double object_ = 0;  // the mean size of objects, where most reads are of whole ones; 0: longer than any part
   time_point latest_{};  // read that finished
@@ -131,6 +134,7 @@ class read_controller {
     std::size_t part;
     double first;
     double rate;
+    bool guessed;
   } before_{};              // the latest growth
   double grown_from_ = 0;   // rate before it; 0: it was the first one
   int useless_growth_ = 0;  // intervals without another one, since growth brought less

@@ -80,6 +80,12 @@ MILLRACE_INLINE void read_controller::aim(double rate) noexcept {
   set_requests(std::max(fewest(), slack * rate / alone(length(p)) + 1));
 }
 
+MILLRACE_INLINE bool read_controller::known_by_short_reads() const noexcept {
+  if (state_ != state::growing && state_ != state::holding) return false;
+  const double now = bytes_ / count_;
+  return length_ < 512 * 1024 && now > 2 * length_ && body_rate() < 0.5 * rate_;
+}
+
 MILLRACE_INLINE void read_controller::enter(state s, time_point now) noexcept {
   state_ = s;
   intervals_ = 0;
@@ -90,6 +96,7 @@ MILLRACE_INLINE void read_controller::enter(state s, time_point now) noexcept {
 MILLRACE_INLINE void read_controller::learn() noexcept {
   first_ = waits_ / count_;
   rate_ = body_rate();
+  length_ = bytes_ / count_;
   object_ = 2 * wholes_ > count_ ? bytes_ / count_ : 0;
   measured_ = true;
 }
@@ -144,7 +151,7 @@ MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes
 }
 
 MILLRACE_INLINE void read_controller::grow(double rate, double flying, time_point now) noexcept {
-  const choice before{wanted_, part_, first_, rate_};
+  const choice before{wanted_, part_, first_, rate_, false};
   const std::size_t requests = requests_;
   learn();
   aim(3 * rate);
@@ -167,6 +174,11 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
   if (state_ == state::growing || state_ == state::holding) full_ = rate < 0.75 * unlimited;
   blocked_ = flying < 0.8 * static_cast<double>(requests_);
   if (learn_size()) return grow(rate, flying, now);
+  if (known_by_short_reads()) {
+    grow(rate, flying, now);
+    before_.guessed = true;
+    return;
+  }
   switch (state_) {
     case state::learning:
       return;
@@ -181,6 +193,7 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
         rate_ = before_.rate;
         part_ = before_.part;
         set_requests(before_.wanted);
+        if (before_.guessed) aim(grown_from_);
         useless_growth_ = 16;
         return hold(grown_from_, static_cast<double>(requests_), now);
       }

@@ -42,9 +42,12 @@ void note_misnamed(executor& ex, const session& s, const std::string& bucket);
 /// next byte, in the same memory, and only if it is of the same version.
 class part_download {
  public:
-  /// Bytes [offset, offset + length) of the object that `op` names, or all of it when it is known to be `length` bytes
-  /// long: then its checksum comes with it. `s` must outlive the download.
-  part_download(const session& s, operation op, std::uint64_t offset, std::size_t length, bool whole,
+  /// What is asked for: a range; the object as a whole, as it is known to be `length` bytes long; the same, as it is
+  /// likely to be at most so long, and a range where the answer is longer. Its checksum comes with a whole object.
+  enum class extent : std::uint8_t { range, whole, likely_whole };
+
+  /// Bytes [offset, offset + length) of the object that `op` names. `s` must outlive the download.
+  part_download(const session& s, operation op, std::uint64_t offset, std::size_t length, extent asked,
                 std::string if_match, slab_pool slabs);
 
   /// One attempt; for with_retries.
@@ -72,7 +75,7 @@ class part_download {
 
  private:
   MILLRACE_COROUTINE task<object_part> once();
-  /// And what follows where the store sends less than was asked for.
+  /// And what follows where the store sends less than was asked for, or would send more than was likely.
   MILLRACE_COROUTINE task<object_part> as_many_as_it_takes();
 
   /// The checksum that came with a whole object.
@@ -97,7 +100,7 @@ class part_download {
   operation op_;
   const std::uint64_t offset_;
   const std::size_t length_;
-  const bool whole_;
+  extent extent_;
   const std::string if_match_;
   const slab_pool slabs_;
   http::partial_body partial_;
@@ -122,14 +125,15 @@ namespace millrace::s3 {
 /// continued at the next byte, in the same memory, if the store still has that version, else changed_error, with both
 /// ETags. With `size`, the size of the object, an object of one part is asked for as a whole and compared with the
 /// checksum that the store keeps of it (config::validate_checksums); where it is damaged it is read once more, over
-/// another connection, and then a checksum_error says whether it was the same both times. With `new_connection` the
-/// first request has a connection of its own, too. Parts of an object whose store sends no ETag are refused. Dropping
-/// the task ends the transfer.
+/// another connection, and then a checksum_error says whether it was the same both times. Without it, `likely_whole`
+/// says that the object is likely at most `length` bytes long: it is asked for as a whole then, and once more by its
+/// range, over another connection, where it is longer. With `new_connection` the first request has a connection of its
+/// own, too. Parts of an object whose store sends no ETag are refused. Dropping the task ends the transfer.
 MILLRACE_COROUTINE task<object_part> get_object_range(std::shared_ptr<const session> s, std::string bucket,
                                                       std::string key, std::uint64_t offset, std::size_t length,
                                                       std::string if_match, slab_pool slabs,
                                                       std::optional<std::uint64_t> size = std::nullopt,
-                                                      bool new_connection = false);
+                                                      bool new_connection = false, bool likely_whole = false);
 
 /// Size and ETag of an object.
 MILLRACE_COROUTINE task<object_info> head_object(std::shared_ptr<const session> s, std::string bucket, std::string key);

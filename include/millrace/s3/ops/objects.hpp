@@ -31,6 +31,7 @@ class object_part {
   bytes data;
   object_info object;
   bool again = false;  ///< it had come damaged, and was read once more
+  bool whole = false;  ///< asked for as a whole, and compared with the checksum that the store keeps, if it keeps one
   duration first_byte{0};  ///< from the request to the head of its answer: of the last request, if there were several
   running_crc crc;  ///< of `data`; of kind none, or of fewer bytes, where it was not computed on the way
 };

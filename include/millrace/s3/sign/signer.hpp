@@ -61,21 +61,12 @@ class canonical_query {
   void append(std::string& out, std::string_view query);
 
  private:
-  struct parameter {
-    std::string_view name;
-    std::string_view value;
-
-    bool operator<(const parameter& other) const noexcept {
-      return name != other.name ? name < other.name : value < other.value;
-    }
-  };
-
-  /// Keeps the parameters sorted. A request has a handful of them.
-  void insert(const parameter& p);
+  /// Keeps the parameters sorted, by name and then value. A request has a handful of them.
+  void insert(const header_field& parameter);
 
   std::string_view canonical(std::string_view text);
 
-  std::vector<parameter> parameters_;
+  std::vector<header_field> parameters_;
   std::string rewritten_;
 };
 

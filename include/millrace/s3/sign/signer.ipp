@@ -95,10 +95,10 @@ MILLRACE_INLINE void canonical_query::append(std::string& out, std::string_view 
     if (one.empty()) continue;
     const std::size_t equals = one.find('=');
     const std::string_view value = equals == std::string_view::npos ? std::string_view() : one.substr(equals + 1);
-    insert(parameter{canonical(one.substr(0, equals)), canonical(value)});
+    insert(header_field{canonical(one.substr(0, equals)), canonical(value)});
   }
   bool first = true;
-  for (const parameter& p : parameters_) {
+  for (const header_field& p : parameters_) {
     if (!first) out += '&';
     first = false;
     out += p.name;
@@ -107,11 +107,14 @@ MILLRACE_INLINE void canonical_query::append(std::string& out, std::string_view 
   }
 }
 
-MILLRACE_INLINE void canonical_query::insert(const parameter& p) {
+MILLRACE_INLINE void canonical_query::insert(const header_field& parameter) {
+  const auto before = [&](const header_field& other) {
+    return parameter.name != other.name ? parameter.name < other.name : parameter.value < other.value;
+  };
   std::size_t at = parameters_.size();
-  parameters_.push_back(p);
-  for (; at > 0 && p < parameters_[at - 1]; --at) parameters_[at] = parameters_[at - 1];
-  parameters_[at] = p;
+  parameters_.push_back(parameter);
+  for (; at > 0 && before(parameters_[at - 1]); --at) parameters_[at] = parameters_[at - 1];
+  parameters_[at] = parameter;
 }
 
 MILLRACE_INLINE std::string_view canonical_query::canonical(std::string_view text) {

@@ -134,7 +134,7 @@ class unpack_ahead {
   bool reads_ahead_ = false;
   notifier changed_;
   std::deque<object*> to_start_;
-  std::deque<std::unique_ptr<object>> objects_;  // with their tasks
+  std::deque<object> objects_;  // with their tasks; stay where they are
   pump<chunk, unpack_ahead> pump_{changed_};     // declared last: destroyed first
 };
 

@@ -83,11 +83,11 @@ MILLRACE_INLINE unpack_ahead::~unpack_ahead() {
 }
 
 MILLRACE_COROUTINE_BODY void unpack_ahead::take(chunk&& c) {
-  if (objects_.empty() || objects_.back()->whole) {
-    objects_.push_back(std::make_unique<object>());
-    objects_.back()->from = c.from;
+  if (objects_.empty() || objects_.back().whole) {
+    objects_.emplace_back();
+    objects_.back().from = c.from;
   }
-  object& o = *objects_.back();
+  object& o = objects_.back();
   o.whole = c.last;
   if (o.finished) return;  // it has failed
   held_ += c.data.size();
@@ -150,21 +150,21 @@ MILLRACE_COROUTINE_BODY void unpack_ahead::start_workers() {
 
 MILLRACE_INLINE bool unpack_ahead::has_output() {
   advance();
-  return !objects_.empty() && !objects_.front()->out.empty();
+  return !objects_.empty() && !objects_.front().out.empty();
 }
 
 MILLRACE_INLINE bool unpack_ahead::ended() {
   advance();
-  return objects_.empty() ? pump_.ended() : objects_.front()->out.empty() && objects_.front()->error != nullptr;
+  return objects_.empty() ? pump_.ended() : objects_.front().out.empty() && objects_.front().error != nullptr;
 }
 
 MILLRACE_INLINE void unpack_ahead::rethrow() {
   if (objects_.empty()) return pump_.rethrow();
-  if (std::exception_ptr& error = objects_.front()->error) std::rethrow_exception(std::exchange(error, nullptr));
+  if (std::exception_ptr& error = objects_.front().error) std::rethrow_exception(std::exchange(error, nullptr));
 }
 
 MILLRACE_INLINE unpacked_chunk unpack_ahead::pop() {
-  object& o = *objects_.front();
+  object& o = objects_.front();
   unpacked_chunk c = std::move(o.out.front());
   o.out.pop_front();
   held_ -= c.data.size();
@@ -173,8 +173,8 @@ MILLRACE_INLINE unpacked_chunk unpack_ahead::pop() {
 }
 
 MILLRACE_INLINE void unpack_ahead::advance() {
-  while (!objects_.empty() && objects_.front()->finished && objects_.front()->out.empty() &&
-         objects_.front()->error == nullptr && (!objects_.front()->worker || objects_.front()->worker.done())) {
+  while (!objects_.empty() && objects_.front().finished && objects_.front().out.empty() &&
+         objects_.front().error == nullptr && (!objects_.front().worker || objects_.front().worker.done())) {
     objects_.pop_front();
     changed_.notify();
   }
@@ -183,18 +183,18 @@ MILLRACE_INLINE void unpack_ahead::advance() {
 MILLRACE_INLINE bool unpack_ahead::has_room() const noexcept {
   // Input alone must not fill the room: then only the first object would be unpacked.
   if ((held_ < most_bytes_ && input_ < most_bytes_ / 2) || objects_.empty()) return true;
-  const object& o = *objects_.back();
+  const object& o = objects_.back();
   return objects_.size() == 1 && o.out.empty() && (o.waiting.empty() || !o.known) && o.hungry;
 }
 
 MILLRACE_INLINE bool unpack_ahead::may_work(const object& o) const noexcept {
   if (o.waiting.empty() && o.hungry && !(o.whole && !o.input_ended) && !o.cut) return false;
-  return held_ < most_bytes_ || (&o == objects_.front().get() && o.out.empty());
+  return held_ < most_bytes_ || (&o == &objects_.front() && o.out.empty());
 }
 
 MILLRACE_INLINE void unpack_ahead::source_ended() noexcept {
-  if (!objects_.empty() && !objects_.back()->whole) {
-    object& o = *objects_.back();
+  if (!objects_.empty() && !objects_.back().whole) {
+    object& o = objects_.back();
     o.cut = true;
     if (!o.packed) o.finished = true;
   }

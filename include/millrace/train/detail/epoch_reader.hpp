@@ -629,7 +629,7 @@ class epoch_reader {
     for (std::size_t i = 0; i < g.ranges; ++i) {
       shard object = filler_.object_of(g.shard);
       storage::part p = co_await reader_.read(object, g.read[i].begin, g.read[i].length(), std::nullopt,
-                                              range_reader::connection::fresh);
+                                              range_reader::by::read_again);
       if (p.rest) throw no_ranges(object, g.read[i].begin);
       parts.push_back(std::move(p.data));
     }
@@ -694,7 +694,7 @@ class epoch_reader {
     const frame_range frames = range_in_object(part);
     try {
       storage::part p = co_await reader_.read(object, frames.begin, frames.length(), std::nullopt,
-                                              range_reader::connection::fresh);
+                                              range_reader::by::read_again);
       if (p.rest) throw no_ranges(object, frames.begin);
       bytes text = co_await unpacked(std::move(object), part.begin, part.end, frames, std::move(p.data));
       result.alike = text.view() == first.view();
