@@ -41,7 +41,7 @@ using lines = std::map<std::string, std::string>;
 bool write_by_pyarrow(const std::string& folder, std::uint64_t seed, int files) {
   std::string command = "python3 '" MILLRACE_TEST_SOURCE_DIR "/tests/parquet/write_by_pyarrow.py' '" + folder + "' " +
                         std::to_string(seed) + ' ' + std::to_string(files) + " 2>&1";
-  if (const char* const package = std::getenv("MILLRACE_PYARROW")) {
+  if (const char* const package = std::getenv("MILLRACE_PYARROW"); package != nullptr && *package != 0) {
     const std::string path = std::filesystem::absolute(package).parent_path().string();
     command.insert(0, "PYTHONPATH='" + path + "' ");
   }

@@ -50,15 +50,15 @@ class arrow_blocks {
   /// Before what it returns stands how much there is.
   static constexpr std::int64_t head = 64;
 
-  /// Of at least `size` bytes, and where a new one is made of about `wanted`.
-  static ::arrow::Status take(std::int64_t size, std::int64_t wanted, std::uint8_t** out) {
+  /// One of at least `size` bytes, and less than twice as many where it was free.
+  static ::arrow::Status take(std::int64_t size, std::uint8_t** out) {
     {
       spare& free = spares();
       const std::lock_guard lock(free.mutex);
       auto best = free.blocks.end();
       for (auto at = free.blocks.begin(); at != free.blocks.end(); ++at) {
         const std::int64_t there = capacity(*at);
-        if (there >= size && there / 2 <= wanted && (best == free.blocks.end() || there < capacity(*best))) best = at;
+        if (there >= size && there / 2 <= size && (best == free.blocks.end() || there < capacity(*best))) best = at;
       }
       if (best != free.blocks.end()) {
         *out = *best;
@@ -67,7 +67,7 @@ class arrow_blocks {
         return ::arrow::Status::OK();
       }
     }
-    const std::int64_t there = (std::max(size, wanted) + 64 * KiB - 1) / (64 * KiB) * (64 * KiB);
+    const std::int64_t there = (size + 64 * KiB - 1) / (64 * KiB) * (64 * KiB);
     std::uint8_t* made = nullptr;
     ARROW_RETURN_NOT_OK(::arrow::default_memory_pool()->Allocate(there + head, head, &made));
     std::memcpy(made, &there, sizeof there);
@@ -121,7 +121,7 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
   ::arrow::Status Allocate(std::int64_t size, std::int64_t alignment, std::uint8_t** out) override {
     ARROW_RETURN_NOT_OK(take(size));
     ::arrow::Status made =
-        is_block(size, alignment) ? arrow_blocks::take(size, size, out) : from_->Allocate(size, alignment, out);
+        is_block(size, alignment) ? arrow_blocks::take(size, out) : from_->Allocate(size, alignment, out);
     if (!made.ok()) held_ -= size;
     return made;
   }
@@ -162,7 +162,7 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
     if (is) {
       // Arrow doubles what grows, and copies each time.
       const std::int64_t wanted = size > before ? std::clamp(expected_, size, 4 * size) : size;
-      ARROW_RETURN_NOT_OK(arrow_blocks::take(size, wanted, &moved));
+      ARROW_RETURN_NOT_OK(arrow_blocks::take(wanted, &moved));
     } else {
       ARROW_RETURN_NOT_OK(from_->Allocate(size, alignment, &moved));
     }
