@@ -148,20 +148,21 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
   void release(std::uint8_t* data, std::int64_t size, std::int64_t alignment) {
     is_block(size, alignment) ? arrow_blocks::give_back(data) : from_->Free(data, size, alignment);
   }
-  /// A block stays where it is, as long as it is large enough and half of it is used.
+  /// A block stays where it is, as long as it is large enough and a quarter of it is used.
   ::arrow::Status reallocate(std::int64_t before, std::int64_t size, std::int64_t alignment, std::uint8_t** data) {
     const bool was_block = is_block(before, alignment);
     const bool is = is_block(size, alignment);
     if (!was_block && !is) return from_->Reallocate(before, size, alignment, data);
     if (was_block && is) {
       const std::int64_t there = arrow_blocks::capacity(*data);
-      if (size <= there && size >= there / 2) return ::arrow::Status::OK();
+      if (size <= there && size >= there / 4) return ::arrow::Status::OK();
       if (size <= there && size > before) return ::arrow::Status::OK();
     }
     std::uint8_t* moved = nullptr;
     if (is) {
-      // Arrow doubles what grows, and copies each time.
-      const std::int64_t wanted = size > before ? std::clamp(expected_, size, 4 * size) : size;
+      // Arrow doubles what grows, beyond what it has in the end, and each time all would be copied. What is not touched
+      // of a block takes no memory.
+      const std::int64_t wanted = size > before ? std::clamp(2 * expected_, size, 64 * size) : size;
       ARROW_RETURN_NOT_OK(arrow_blocks::take(wanted, &moved));
     } else {
       ARROW_RETURN_NOT_OK(from_->Allocate(size, alignment, &moved));
