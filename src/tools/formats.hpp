@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -54,6 +55,7 @@ inline mill::dataset_format format_by_name(const std::string& name, const std::v
 inline CLI::IsMember is_format() {
   std::vector<std::string> names{"parquet"};
   for (const auto& [name, value] : formats_by_name()) names.push_back(name);
+  std::sort(names.begin(), names.end());
   return CLI::IsMember(std::move(names));
 }
 
