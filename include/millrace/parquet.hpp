@@ -62,7 +62,8 @@ namespace millrace {
 /// as many open as it has tracks. epochs_options::bytes counts what they take when they are decoded, as the footer
 /// says; a group that is beyond it is read all the same, when nothing else is planned. With dataset_options::slice, and
 /// of a subset, slices are as of other formats, and a group is read for each that has a sample of it. Arrow starts no
-/// thread and reads nothing here; while it decodes it may take four times what the footer says, and 64 MiB. Pages that
+/// thread and reads nothing here; while it decodes it may take four times what the footer says, and 64 MiB. Memory of
+/// groups that are gone is kept for the next ones, up to 256 MiB for all datasets of the process. Pages that
 /// have a CRC are compared with it; most writers write none, and then damage is found only where decompressing or
 /// decoding finds it. What is damaged is read once more.
 ///

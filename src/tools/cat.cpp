@@ -95,8 +95,7 @@ bool is_binary(std::string_view data) {
   return false;
 }
 
-int cat(const std::string& place, std::optional<std::string> format, const wanted& what) {
-  const tools::sample_source source(place, format);
+int cat(const tools::sample_source& source, const wanted& what) {
   const mill::sample s = find(source, what);
   if (!what.folder.empty()) {
     std::vector<std::string> names;
@@ -146,6 +145,7 @@ int cat(const std::string& place, std::optional<std::string> format, const wante
 int main(int count, char** texts) {
   tools::command_line given("millrace-cat", "Writes a field of one sample, or all of its fields to files.");
   std::string place, format, number;
+  std::vector<std::string> columns;
   wanted what;
   given.add_option("PLACE", place, "A shard, s3://bucket/prefix/, or a folder")
       ->required()
@@ -156,7 +156,7 @@ int main(int count, char** texts) {
       ->type_name("N")
       ->check(tools::number)
       ->excludes(key);
-  tools::add_format(given, format);
+  tools::add_format(given, format, columns);
   CLI::Option* const field =
       given.add_option("-f,--field", what.field, "The field to write; not needed where there is one")
           ->type_name("NAME");
@@ -173,6 +173,6 @@ int main(int count, char** texts) {
       std::fputs("millrace-cat: KEY or --number is required\nTry 'millrace-cat --help'.\n", stderr);
       return static_cast<int>(tools::bad_usage);
     }
-    return cat(place, tools::given_format(format), what);
+    return cat(tools::sample_source(place, tools::given_format(format), columns), what);
   });
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,18 +15,21 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/index/array_shards.hpp>
+#include <millrace/index/index_shard.hpp>
 #include <millrace/index/mds.hpp>
 #include <millrace/index/sample_format.hpp>
 #include <millrace/index/shard_format.hpp>
+#include <millrace/index/shard_index.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/storage.hpp>
 
 #include "src/tools/command_line.hpp"
+#include "src/tools/parquet.hpp"
 
 namespace tools {
 
-/// The formats that a place can have, by their names: all but arrays, which are in memory, and Parquet, which needs
-/// Arrow.
+/// The formats that a place can have, by their names: all but arrays, which are in memory, and Parquet, which has
+/// options and needs Arrow.
 inline std::map<std::string, mill::dataset_format> formats_by_name() {
   std::map<std::string, mill::dataset_format> all;
   for (int i = 0;; ++i) {
@@ -40,10 +44,18 @@ inline std::map<std::string, mill::dataset_format> formats_by_name() {
   return all;
 }
 
+/// The format of a name. `columns`: of Parquet, those that become fields; of others none may be given.
+inline mill::dataset_format format_by_name(const std::string& name, const std::vector<std::string>& columns = {}) {
+  if (name == "parquet") return parquet_format(columns);
+  if (!columns.empty()) throw mill::configuration_error("--columns are of Parquet, and these are of format " + name);
+  return formats_by_name().at(name);
+}
+
 /// Checks that a text is the name of one.
 inline CLI::IsMember is_format() {
-  std::vector<std::string> names;
+  std::vector<std::string> names{"parquet"};
   for (const auto& [name, value] : formats_by_name()) names.push_back(name);
+  std::sort(names.begin(), names.end());
   return CLI::IsMember(std::move(names));
 }
 
@@ -66,6 +78,7 @@ inline std::optional<std::string> format_of_name(std::string_view name) {
   if (ends_in(".rec")) return "recordio";
   if (ends_in(".mds")) return "mds";
   if (ends_in(".npy")) return "npy";
+  if (ends_in(".parquet")) return "parquet";
   for (const std::string_view end : {".jsonl", ".ndjson", ".txt", ".csv", ".tsv"}) {
     if (ends_in(end)) return "lines";
   }
@@ -82,6 +95,16 @@ inline std::shared_ptr<const void> read_metadata(const mill::shard_format& forma
   if (!reading) return nullptr;
   const auto loop = mill::make_event_loop();
   return mill::block_on(*loop, std::move(reading));
+}
+
+/// The index of a shard: by reading all of it, or as its format does it.
+inline mill::task<mill::shard_index> index_of_shard(std::shared_ptr<const mill::storage> from, mill::shard object,
+                                                    std::string name, mill::index_shard_options how,
+                                                    mill::detail::scan_of_shard scan) {
+  if (scan.format == nullptr || scan.of(name, object) != nullptr) {
+    return mill::index_shard(std::move(from), std::move(object), std::move(name), how, std::move(scan));
+  }
+  return scan.format->index(std::move(from), std::move(object), std::move(name), scan.metadata);
 }
 
 }  // namespace tools

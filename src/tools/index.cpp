@@ -47,7 +47,7 @@ mill::task<result> index_one(std::shared_ptr<const mill::storage> from, mill::sh
   result out;
   out.of = s;
   try {
-    out.index = co_await mill::index_shard(std::move(from), std::move(s), std::move(name), how, std::move(scan));
+    out.index = co_await tools::index_of_shard(std::move(from), std::move(s), std::move(name), how, std::move(scan));
   } catch (const mill::error& e) {
     out.error = e.what();
     out.bad_data = tools::command_line::is_about_data(e);
@@ -220,8 +220,9 @@ int main(int count, char** texts) {
                   "What the samples are: members of tars, lines of text\n"
                   "files, records of TFRecord or RecordIO files, objects,\n"
                   "objects in folders that are classes, whole folders,\n"
-                  "samples of MosaicML's MDS, rows of .npy files, or\n"
-                  "documents of Megatron-LM's .bin and .idx")
+                  "samples of MosaicML's MDS, rows of .npy files,\n"
+                  "documents of Megatron-LM's .bin and .idx, or rows of\n"
+                  "Parquet files (all of their columns)")
       ->check(tools::is_format())
       ->capture_default_str()
       ->type_name("FORMAT");
@@ -236,7 +237,7 @@ int main(int count, char** texts) {
     mill::index_shard_options how;
     if (stream) how.way = mill::index_way::stream;
     if (headers) how.way = mill::index_way::headers;
-    const mill::dataset_format chosen = tools::formats_by_name().at(format);
+    const mill::dataset_format chosen = tools::format_by_name(format);
     how.format = chosen;
     const std::string file = out.empty() ? tools::index_of(prefix) : out;
     return mill::of_objects(how.format) ? index_objects(prefix, file, how.format)

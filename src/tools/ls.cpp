@@ -3,12 +3,14 @@
 
 // millrace-ls: what the samples of a shard are. docs/guide/tools.md describes it.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
@@ -119,16 +121,30 @@ std::string shown(std::string_view text) {
   return out;
 }
 
+/// The same of several lines.
+std::string shown_lines(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    out += shown(text.substr(at, end - at)) + '\n';
+    at = end + 1;
+  }
+  return out;
+}
+
 struct extent {
   std::uint64_t fields = 0;
   std::uint64_t bytes = 0;
 };
 
-int list(const std::string& place, std::optional<std::string> format, bool as_json, std::uint64_t limit,
-         bool summary_alone) {
-  const tools::sample_source source(place, format);
+int list(const tools::sample_source& source, bool as_json, std::uint64_t limit, bool summary_alone) {
   const std::string left_out = source.left_out();
   if (!left_out.empty()) std::fprintf(stderr, "millrace-ls: %s\n", left_out.c_str());
+  if (source.format() == "parquet" && !as_json) {
+    std::fputs(shown_lines(tools::parquet_text(source.store().reads(), source.shards(), source.columns())).c_str(),
+               stdout);
+    if (summary_alone) return tools::fine;
+  }
   std::uint64_t samples = 0, bytes = 0;
   std::map<std::string, extent> all;
   bool more = false;
@@ -189,17 +205,20 @@ int main(int count, char** texts) {
                             "Lists the samples of a shard, or of all shards or objects in a place: key, and each\n"
                             "field's size and type.");
   std::string place, format;
+  std::vector<std::string> columns;
   bool as_json = false, summary = false;
   std::uint64_t limit = 0;
   given.add_option("PLACE", place, "A shard, s3://bucket/prefix/, or a folder")
       ->required()
       ->type_name("")
       ->check(tools::not_empty);
-  tools::add_format(given, format);
+  tools::add_format(given, format, columns);
   given.add_option("-n,--samples", limit, "List so many samples, and read no more")
       ->check(tools::positive)
       ->type_name("N");
   CLI::Option* const lines = given.add_flag("--json", as_json, "An object of JSON for each sample, with CRC32C");
-  given.add_flag("-s,--summary", summary, "The sums alone")->excludes(lines);
-  return given.run(count, texts, [&] { return list(place, tools::given_format(format), as_json, limit, summary); });
+  given.add_flag("-s,--summary", summary, "The sums alone; of Parquet what the footers say")->excludes(lines);
+  return given.run(count, texts, [&] {
+    return list(tools::sample_source(place, tools::given_format(format), columns), as_json, limit, summary);
+  });
 }

@@ -46,7 +46,7 @@ namespace {
 
 struct options {
   std::string source, destination, format, spool;
-  std::vector<std::string> split, rename, drop, only, with;
+  std::vector<std::string> columns, split, rename, drop, only, with;
   std::string keys;
   bool no_shuffle = false, go_on = false, shard_in_key = false, dry_run = false, read_back = false;
   std::uint64_t seed = 0;
@@ -235,7 +235,7 @@ class job {
       : how(o),
         outputs(outputs_of(o)),
         to_change(o),
-        source(o.source, tools::given_format(o.format)),
+        source(o.source, tools::given_format(o.format), o.columns),
         to(o.destination) {
     for (const output& out : outputs) {
       names.emplace_back(out.pattern);
@@ -288,6 +288,7 @@ class job {
     one("shard-bytes", std::to_string(how.shard_bytes));
     one("shard-samples", std::to_string(how.shard_samples));
     one("keys", how.keys);
+    several("column", how.columns);
     several("with", how.with);
     several("rename", how.rename);
     several("drop", how.drop);
@@ -651,7 +652,7 @@ int main(int count, char** texts) {
       ->required()
       ->type_name("")
       ->check(tools::not_empty);
-  tools::add_format(given, o.format);
+  tools::add_format(given, o.format, o.columns);
   CLI::Option* const spool =
       given.add_option("--spool", o.spool, "A folder on a local disk, with room for all samples")->type_name("FOLDER");
   given.add_option("--disk", o.disk, "Of that disk, at most")->transform(CLI::AsSizeValue(false))->type_name("SIZE");

@@ -38,11 +38,12 @@
 
 namespace tools {
 
-/// The option --format of `given`, and what it says: nullopt where it was not given.
-inline void add_format(CLI::App& given, std::string& format) {
+/// The options --format and --columns of `given`, and what the first one says: nullopt where it was not given.
+inline void add_format(CLI::App& given, std::string& format, std::vector<std::string>& columns) {
   given.add_option("--format", format, "What the samples are (what names of shards show)")
       ->check(is_format())
       ->type_name("FORMAT");
+  given.add_option("--columns", columns, "Of Parquet: only these")->delimiter(',')->type_name("COLUMN");
 }
 inline std::optional<std::string> given_format(const std::string& format) {
   if (format.empty()) return std::nullopt;
@@ -70,17 +71,20 @@ struct place_in_source {
 /// What the tools read samples from: a shard, or all under a prefix or in a folder, of any format that a dataset has.
 /// Tars are read as a stream, compressed ones, too; all others as a dataset reads them, by their index. That is the one
 /// in the folder, PLACE/millrace.index, where it is of these shards, or is made of each shard when its turn comes.
+/// Rows of Parquet come as the files that row_files makes of them.
 class sample_source {
  public:
-  /// Lists. Without a format, it is that of the first name that shows one; where none does, of objects.
-  sample_source(const std::string& place, std::optional<std::string> format) : store_(place), place_(place) {
+  /// Lists. Without a format, it is that of the first name that shows one; where none does, of objects. `columns`: as
+  /// format_by_name() takes them.
+  sample_source(const std::string& place, std::optional<std::string> format, std::vector<std::string> columns)
+      : store_(place), place_(place), columns_(std::move(columns)) {
     std::vector<mill::shard> all = list();
     for (const mill::shard& s : all) {
       if (format) break;
       format = format_of_name(s.url);
     }
     name_ = format.value_or("objects");
-    format_ = formats_by_name().at(name_);
+    format_ = format_by_name(name_, columns_);
     if (mill::of_objects(format_)) {
       if (place_.back() != '/') place_ += '/';
       mill::detail::object_index_builder objects(format_, place_);
@@ -122,6 +126,7 @@ class sample_source {
   /// Its name.
   const std::string& format() const noexcept { return name_; }
   const std::vector<mill::shard>& shards() const noexcept { return shards_; }
+  const std::vector<std::string>& columns() const noexcept { return columns_; }
   const tools::store& store() const noexcept { return store_; }
   /// Of all objects, as the listing says.
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -130,6 +135,7 @@ class sample_source {
   /// Shards whose index must be made, which reads them once more.
   std::size_t without_index() const noexcept {
     if (format_ == mill::sample_format::tar || mill::of_objects(format_)) return 0;
+    if (name_ == "parquet") return 0;  // of footers
     return shards_.size() - known_.size();
   }
   /// What was left out of the listing, in a sentence; or empty.
@@ -235,7 +241,7 @@ class sample_source {
   static mill::task<std::vector<mill::sample>> part_of(mill::dataset all, std::uint64_t begin, std::uint64_t end) {
     mill::epochs_options how;
     how.tracks = 1;
-    how.ahead = 65'536;
+    how.ahead = std::max<std::size_t>(65'536, static_cast<std::size_t>(end - begin));
     std::vector<mill::sample> out;
     mill::stream<mill::sample> part = mill::epochs(all.subset(begin, end), how);
     while (std::optional<mill::sample> s = co_await part.next()) out.push_back(std::move(*s));
@@ -253,9 +259,14 @@ class sample_source {
   static std::vector<part> parts_of(const mill::shard_index& index, std::uint64_t first, std::uint64_t memory) {
     std::vector<part> parts;
     std::uint64_t bytes = 0;
+    // A group of samples is unpacked as a whole: the parts end where groups do, unless there are too many in one.
+    const bool groups = index.groups() != 0 && index.format() == mill::sample_format::described;
     for (std::uint64_t i = first; i < index.samples(); ++i) {
       const std::uint64_t size = index.end(i) - index.offset(i);
-      if (parts.empty() || bytes + size > memory || i - parts.back().first == 65'536) {
+      const bool may_end =
+          !groups || i == first || index.group_of(index.offset(i)) != index.group_of(index.offset(i - 1));
+      const std::uint64_t most = groups ? 1 << 22 : 65'536;
+      if (parts.empty() || (bytes + size > memory && may_end) || i - parts.back().first == most) {
         parts.emplace_back(i, i);
         bytes = 0;
       }
@@ -286,12 +297,8 @@ class sample_source {
           mill::shard object = self->shards_[i];
           std::string name = self->name_of(object);
           mill::detail::scan_of_shard scan(self->format_.shards(), self->metadata_);
-          mill::task<mill::shard_index> making;
-          if (scan.format == nullptr || scan.of(name, object) != nullptr) {
-            making = mill::index_shard(store, std::move(object), std::move(name), by_reading, std::move(scan));
-          } else {
-            making = scan.format->index(store, std::move(object), std::move(name), self->metadata_);
-          }
+          mill::task<mill::shard_index> making =
+              index_of_shard(store, std::move(object), std::move(name), by_reading, std::move(scan));
           mill::shard_index made = co_await std::move(making);
           one.push_back(std::move(made));
         }
@@ -303,15 +310,21 @@ class sample_source {
       mill::dataset_options where_it_is;
       where_it_is.format = self->format_;
       where_it_is.prefix = self->prefix();
-      const mill::dataset data(store, set, where_it_is);
       const std::uint64_t offset = before;
-      auto read = [&data, offset](part p) { return part_of(data, offset + p.first, offset + p.second); };
+      const bool groups = index.groups() != 0 && index.format() == mill::sample_format::described;
+      auto read = [store, set, where_it_is, offset, groups](part p) {
+        mill::dataset_options one = where_it_is;
+        if (groups) one.slice = p.second - p.first;  // each group is unpacked once
+        return part_of(mill::dataset(store, set, one), offset + p.first, offset + p.second);
+      };
+      const row_files to_files = self->name_ == "parquet" ? row_files_of(index, self->columns_) : row_files();
       std::vector<part> parts = parts_of(index, first, memory / 4);
       mill::stream<std::vector<mill::sample>> all =
           mill::from_range(std::move(parts)) | mill::map_concurrent(read, {.limit = 2});
       std::uint64_t ordinal = first;
       while (std::optional<std::vector<mill::sample>> some = co_await all.next()) {
         for (mill::sample& s : *some) {
+          if (to_files) to_files(s);
           placed_sample out(i, ordinal++, std::move(s));
           co_yield mill::give(out);
         }
@@ -326,6 +339,7 @@ class sample_source {
 
   tools::store store_;
   std::string place_;
+  std::vector<std::string> columns_;
   std::string name_;  // of the format
   mill::dataset_format format_;
   std::shared_ptr<const void> metadata_;  // of it

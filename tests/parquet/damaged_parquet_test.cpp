@@ -19,30 +19,12 @@
 using namespace millrace;
 using Catch::Matchers::Contains;
 using millrace_test::drawn_table;
+using millrace_test::failure_of;
 using millrace_test::need_ok;
 using millrace_test::opened;
 using millrace_test::pieces_of;
 
 namespace {
-
-/// What reading the file to its last field says; empty where it can be read.
-std::string failure_of(const std::string& file, const parquet_options& options = {}) {
-  try {
-    const auto read = opened(file, options);
-    for (std::size_t g = 0; g < read->groups(); ++g) {
-      const auto rows = read->decode(g, pieces_of(file, read->group(g), 5000));
-      std::vector<field> fields;
-      for (std::uint64_t i = 0; i < rows->size(); ++i) {
-        fields.clear();
-        rows->fill(i, fields, where{"s3://b/a.parquet", {}, "a.parquet#" + std::to_string(i)});
-      }
-    }
-  } catch (const error& e) {
-    REQUIRE(e.object() == "s3://b/a.parquet");
-    return e.what();
-  }
-  return {};
-}
 
 std::string little(std::uint64_t value, std::size_t size) {
   std::string s;

@@ -191,8 +191,10 @@ class drawn_table {
     }
     return finished(b);
   }
-  std::shared_ptr<arrow::Array> list_of_numbers(const std::string& name) {
-    auto values = std::make_shared<arrow::Int32Builder>();
+  /// Lists of fewer than `most` elements, of which `add(values, row, i)` appends number i.
+  template <class Values, class Add>
+  std::shared_ptr<arrow::Array> list_of(const std::string& name, std::uint64_t most, Add add, bool empty_is_field) {
+    auto values = std::make_shared<Values>();
     arrow::ListBuilder b(arrow::default_memory_pool(), values);
     for (row& r : rows) {
       if (null()) {
@@ -200,32 +202,25 @@ class drawn_table {
         continue;
       }
       need_ok(b.Append());
-      r[name] = "";
-      for (std::uint64_t i = rng_.below(6); i > 0; --i) {
-        const auto value = static_cast<std::int32_t>(rng_.next());
-        need_ok(values->Append(value));
-        r[name] += raw(value);
-      }
+      if (empty_is_field) r[name] = "";
+      const std::uint64_t count = rng_.below(most);
+      for (std::uint64_t i = 0; i < count; ++i) add(*values, r, i);
     }
     return finished(b);
   }
+  std::shared_ptr<arrow::Array> list_of_numbers(const std::string& name) {
+    const auto add = [&](arrow::Int32Builder& to, row& r, std::uint64_t) {
+      const auto value = static_cast<std::int32_t>(rng_.next());
+      need_ok(to.Append(value));
+      r[name] += raw(value);
+    };
+    return list_of<arrow::Int32Builder>(name, 6, add, true);
+  }
   std::shared_ptr<arrow::Array> list_of_texts(const std::string& name) {
-    auto values = std::make_shared<arrow::StringBuilder>();
-    arrow::ListBuilder b(arrow::default_memory_pool(), values);
-    for (row& r : rows) {
-      if (null()) {
-        need_ok(b.AppendNull());
-        continue;
-      }
-      need_ok(b.Append());
-      const std::uint64_t count = rng_.below(4);
-      for (std::uint64_t i = 0; i < count; ++i) {
-        const std::string value = letters(9);
-        need_ok(values->Append(value));
-        r[i == 0 ? name : name + '#' + std::to_string(i)] = value;
-      }
-    }
-    return finished(b);
+    const auto add = [&](arrow::StringBuilder& to, row& r, std::uint64_t i) {
+      need_ok(to.Append(r[i == 0 ? name : name + '#' + std::to_string(i)] = letters(9)));
+    };
+    return list_of<arrow::StringBuilder>(name, 4, add, false);
   }
   std::shared_ptr<arrow::Array> lists_of_lists(const std::string& name) {
     auto values = std::make_shared<arrow::FloatBuilder>();
@@ -299,6 +294,25 @@ inline std::unique_ptr<detail::parquet_file> opened(const std::string& file, con
       static_cast<std::size_t>(detail::parquet_file::footer_bytes(tail, all.size(), "s3://b/a.parquet"));
   return std::make_unique<detail::parquet_file>(all.substr(all.size() - footer), all.size(), "s3://b/a.parquet",
                                                 options);
+}
+
+/// What reading the file to its last field says; empty where it can be read.
+inline std::string failure_of(const std::string& file, const parquet_options& options = {}) {
+  try {
+    const auto read = opened(file, options);
+    for (std::size_t g = 0; g < read->groups(); ++g) {
+      const auto rows = read->decode(g, pieces_of(file, read->group(g), 5000));
+      std::vector<field> fields;
+      for (std::uint64_t i = 0; i < rows->size(); ++i) {
+        fields.clear();
+        rows->fill(i, fields, where{"s3://b/a.parquet", {}, "a.parquet#" + std::to_string(i)});
+      }
+    }
+  } catch (const error& e) {
+    if (e.object() != "s3://b/a.parquet") throw std::runtime_error(std::string("it names no object: ") + e.what());
+    return e.what();
+  }
+  return {};
 }
 
 }  // namespace millrace_test

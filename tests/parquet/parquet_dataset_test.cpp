@@ -20,6 +20,7 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/flow/batch.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
@@ -140,6 +141,35 @@ TEST_CASE("a Parquet dataset reads each footer once, and then each row group onc
   CHECK(trained(rt, data, o).samples == files.model(o));
   // Files are small: the columns of a group that are far apart are one stretch, too.
   CHECK(files.store->requests == files.groups.size());
+}
+
+TEST_CASE("batches of Parquet rows keep the memory that they were decoded to, and no copies of it", "[parquet]") {
+  constexpr int rows = 600;
+  constexpr int group = 20;
+  constexpr std::size_t size = 2000;
+  rng draw(4, 4, 4);
+  arrow::BinaryBuilder images;
+  for (int i = 0; i < rows; ++i) {
+    std::string image(size, '\0');
+    for (char& c : image) c = static_cast<char>(draw.next());
+    millrace_test::need_ok(images.Append(image));
+  }
+  const auto table = arrow::Table::Make(arrow::schema({arrow::field("jpg", arrow::binary())}),
+                                        {millrace_test::need_ok(images.Finish())});
+  const auto store = std::make_shared<test::dataset_store>(1);
+  store->objects["mem:d/a.parquet"] = drawn_table::file(table, group, 0);
+  const test::temporary_folder folder;
+  const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
+                     {.index = folder.file("x.index"), .format = millrace::parquet()});
+  epochs_options o{.seed = 5, .epochs = 2, .batch = 50};
+  o.tracks = 4;
+  runtime rt;
+  int slices = 0, copies = 0;
+  for (const std::vector<sample>& b : rt.run(epochs(data, o) | batch())) {
+    for (const sample& s : b) ++(s["jpg"].retained() >= group * size ? slices : copies);
+  }
+  CHECK(slices == 2 * rows);
+  CHECK(copies == 0);
 }
 
 TEST_CASE("over a network a footer is read twice, and a damaged row group once more", "[parquet]") {

@@ -121,6 +121,28 @@ TEST_CASE("texts that repeat stay a dictionary when Parquet is decoded, and no t
   }
 }
 
+TEST_CASE("a Parquet dictionary with more values than rows, of which few are used, stays one", "[parquet]") {
+  constexpr int rows = 60'000;  // 120 MB of texts, were each row to have its own
+  arrow::StringBuilder values;
+  for (int i = 0; i < 7; ++i) millrace_test::need_ok(values.Append(std::string(2000, static_cast<char>('a' + i))));
+  for (int i = 0; i < rows; ++i) millrace_test::need_ok(values.Append(std::to_string(i)));
+  arrow::Int32Builder indices;
+  for (int i = 0; i < rows; ++i) millrace_test::need_ok(indices.Append(i % 7));
+  const auto texts = millrace_test::need_ok(arrow::DictionaryArray::FromArrays(
+      millrace_test::need_ok(indices.Finish()), millrace_test::need_ok(values.Finish())));
+  const auto table = arrow::Table::Make(arrow::schema({arrow::field("text", texts->type())}), {texts});
+  const std::string file = drawn_table::file(table, rows, 0);
+  const auto read = opened(file);
+  const auto decoded = read->decode(0, pieces_of(file, read->group(0), 1 << 30));
+  CHECK(decoded->memory() < 3'000'000);
+  std::vector<field> fields;
+  for (const int i : {0, 8, 59'999}) {
+    fields.clear();
+    decoded->fill(static_cast<std::uint64_t>(i), fields, {});
+    CHECK(fields.at(0).data.view() == std::string(2000, static_cast<char>('a' + i % 7)));
+  }
+}
+
 TEST_CASE("fields of Parquet rows are slices of what Arrow decoded, which they keep alive", "[parquet]") {
   const drawn_table drawn(8, 40);
   const std::string file = drawn_table::file(drawn.table, 40, 1);

@@ -123,7 +123,7 @@ void check_options(const std::string& index, const std::string& verify, const st
   require_said(run(index + " x --bogus"), 2, "not expected: --bogus");
   require_said(run(index + " x --stream --headers"), 2, "excludes");
   require_said(run(index + " x --format pages"), 2,
-               "--format: pages not in {classes,folders,lines,mds,megatron,npy,objects,recordio,tar,tfrecord}");
+               "--format: pages not in {classes,folders,lines,mds,megatron,npy,objects,parquet,recordio,tar,tfrecord}");
   require_said(run(index + " x --shards 0"), 2, "--shards: '0' is no whole number above 0");
   require_said(run(index + " x --out"), 2, "--out");
   require_said(run(verify + " x"), 2, "FINGERPRINTS is required");

@@ -52,6 +52,8 @@ class parquet_field {
   std::optional<dtype> type;  ///< of the elements of numbers; none: text, binary data and decimals
   shape dims;                 ///< of a row: none of a number, {3} of a fixed-size list of three
   bool ragged = false;        ///< a list: a row has as many elements as its bytes hold
+  bool text = false;          ///< Unicode text, or a list of texts, and not binary data
+  std::string arrow;          ///< the column's type as Arrow shows it: "list<element: int32>", "timestamp[us]"
 };
 
 }  // namespace millrace
@@ -77,6 +79,14 @@ class parquet_group {
   std::uint64_t decoded = 0;
   /// Where they lie, in the order of the file, neighbours joined.
   std::vector<parquet_stretch> stretches;
+};
+
+/// What a footer says of a column in a row group.
+class parquet_chunk {
+ public:
+  std::string codec;           ///< as Arrow names it: "snappy", "uncompressed"
+  std::uint64_t stored = 0;    ///< bytes of the file
+  std::uint64_t unpacked = 0;  ///< of its pages
 };
 
 /// The bytes of an object from `begin` on.
@@ -140,6 +150,8 @@ class parquet_file {
   std::uint64_t rows() const noexcept { return rows_; }
   /// The group that has a row of the file, which must be below rows().
   std::size_t group_of(std::uint64_t row) const noexcept;
+  /// Of each of fields(), in a group.
+  std::vector<parquet_chunk> chunks(std::size_t group) const;
   /// As errors name a group.
   std::string shown(std::size_t group) const { return "row group " + std::to_string(group); }
 

@@ -10,6 +10,7 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -39,6 +40,72 @@
 
 namespace millrace::detail {
 
+/// Blocks of memory that Arrow decodes into, for the whole process. Those that are free are kept, up to 256 MiB: a
+/// row group is given back when its last row is, on another thread and long after it was decoded, and Arrow's allocator
+/// has the system take such memory away, so that each group would touch new pages.
+class arrow_blocks {
+ public:
+  static constexpr std::int64_t least = 256 * KiB;
+  static constexpr std::int64_t most_spare = 256 * MiB;
+  /// Before what it returns stands how much there is.
+  static constexpr std::int64_t head = 64;
+
+  /// One of at least `size` bytes, and less than twice as many where it was free.
+  static ::arrow::Status take(std::int64_t size, std::uint8_t** out) {
+    {
+      spare& free = spares();
+      const std::lock_guard lock(free.mutex);
+      auto best = free.blocks.end();
+      for (auto at = free.blocks.begin(); at != free.blocks.end(); ++at) {
+        const std::int64_t there = capacity(*at);
+        if (there >= size && there / 2 <= size && (best == free.blocks.end() || there < capacity(*best))) best = at;
+      }
+      if (best != free.blocks.end()) {
+        *out = *best;
+        free.bytes -= capacity(*best);
+        free.blocks.erase(best);
+        return ::arrow::Status::OK();
+      }
+    }
+    const std::int64_t there = (size + 64 * KiB - 1) / (64 * KiB) * (64 * KiB);
+    std::uint8_t* made = nullptr;
+    ARROW_RETURN_NOT_OK(::arrow::default_memory_pool()->Allocate(there + head, head, &made));
+    std::memcpy(made, &there, sizeof there);
+    *out = made + head;
+    return ::arrow::Status::OK();
+  }
+  static void give_back(std::uint8_t* block) {
+    const std::int64_t there = capacity(block);
+    {
+      spare& free = spares();
+      const std::lock_guard lock(free.mutex);
+      if (there + free.bytes <= most_spare) {
+        free.blocks.push_back(block);
+        free.bytes += there;
+        return;
+      }
+    }
+    ::arrow::default_memory_pool()->Free(block - head, there + head, head);
+  }
+  static std::int64_t capacity(const std::uint8_t* block) noexcept {
+    std::int64_t there = 0;
+    std::memcpy(&there, block - head, sizeof there);
+    return there;
+  }
+
+ private:
+  struct spare {
+    std::mutex mutex;
+    std::vector<std::uint8_t*> blocks;
+    std::int64_t bytes = 0;
+  };
+  /// Never destroyed: rows may be dropped by the destructors of other globals.
+  static spare& spares() {
+    static spare* const all = new spare;
+    return *all;
+  }
+};
+
 /// Arrow's memory of one group, with a bound: what a damaged page says of its length is no reason to take as much.
 class bounded_arrow_pool final : public ::arrow::MemoryPool {
  public:
@@ -48,21 +115,25 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
   using ::arrow::MemoryPool::Free;
   using ::arrow::MemoryPool::Reallocate;
 
+  /// What a buffer that grows will have in the end, as far as is known.
+  void expect(std::int64_t size) noexcept { expected_ = size; }
+
   ::arrow::Status Allocate(std::int64_t size, std::int64_t alignment, std::uint8_t** out) override {
     ARROW_RETURN_NOT_OK(take(size));
-    ::arrow::Status made = from_->Allocate(size, alignment, out);
+    ::arrow::Status made =
+        is_block(size, alignment) ? arrow_blocks::take(size, out) : from_->Allocate(size, alignment, out);
     if (!made.ok()) held_ -= size;
     return made;
   }
   ::arrow::Status Reallocate(std::int64_t before, std::int64_t size, std::int64_t alignment,
                              std::uint8_t** data) override {
     ARROW_RETURN_NOT_OK(take(size - before));
-    ::arrow::Status made = from_->Reallocate(before, size, alignment, data);
+    ::arrow::Status made = reallocate(before, size, alignment, data);
     if (!made.ok()) held_ -= size - before;
     return made;
   }
   void Free(std::uint8_t* data, std::int64_t size, std::int64_t alignment) override {
-    from_->Free(data, size, alignment);
+    release(data, size, alignment);
     held_ -= size;
   }
   std::int64_t bytes_allocated() const override { return held_; }
@@ -71,6 +142,36 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
   std::string backend_name() const override { return from_->backend_name(); }
 
  private:
+  static bool is_block(std::int64_t size, std::int64_t alignment) noexcept {
+    return size >= arrow_blocks::least && alignment <= arrow_blocks::head;
+  }
+  void release(std::uint8_t* data, std::int64_t size, std::int64_t alignment) {
+    is_block(size, alignment) ? arrow_blocks::give_back(data) : from_->Free(data, size, alignment);
+  }
+  /// A block stays where it is, as long as it is large enough and a quarter of it is used.
+  ::arrow::Status reallocate(std::int64_t before, std::int64_t size, std::int64_t alignment, std::uint8_t** data) {
+    const bool was_block = is_block(before, alignment);
+    const bool is = is_block(size, alignment);
+    if (!was_block && !is) return from_->Reallocate(before, size, alignment, data);
+    if (was_block && is) {
+      const std::int64_t there = arrow_blocks::capacity(*data);
+      if (size <= there && size >= there / 4) return ::arrow::Status::OK();
+      if (size <= there && size > before) return ::arrow::Status::OK();
+    }
+    std::uint8_t* moved = nullptr;
+    if (is) {
+      // Arrow doubles what grows, beyond what it has in the end, and each time all would be copied. What is not touched
+      // of a block takes no memory.
+      const std::int64_t wanted = size > before ? std::clamp(2 * expected_, size, 64 * size) : size;
+      ARROW_RETURN_NOT_OK(arrow_blocks::take(wanted, &moved));
+    } else {
+      ARROW_RETURN_NOT_OK(from_->Allocate(size, alignment, &moved));
+    }
+    std::memcpy(moved, *data, static_cast<std::size_t>(std::min(before, size)));
+    release(*data, before, alignment);
+    *data = moved;
+    return ::arrow::Status::OK();
+  }
   ::arrow::Status take(std::int64_t more) {
     const std::int64_t now = held_ += more;
     if (more > 0 && (now > most_ || now < 0)) {
@@ -85,6 +186,7 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
 
   ::arrow::MemoryPool* const from_ = ::arrow::default_memory_pool();
   const std::int64_t most_;
+  std::int64_t expected_ = 0;  // set and read by the thread that decodes
   std::atomic<std::int64_t> held_{0};
   std::atomic<std::int64_t> taken_{0};
   std::atomic<std::int64_t> count_{0};
@@ -447,12 +549,20 @@ class parquet_schema_reader {
     if (std::exchange(nested_, false) && what.form == arrow_form::text) refuse(path, *f.field->type());
     made.type = what.type;
     made.dims = what.dims;
+    made.text = is_text(*type);
+    made.arrow = f.field->type()->ToString();
     fields.push_back(made);
     leaves.push_back({path, true, false, columns.front()});
     for (parquet_metadata::root& r : roots) {
       if (r.name == root_) return r.leaves.push_back(columns.front());
     }
     roots.push_back({root_, {columns.front()}});
+  }
+  static bool is_text(const ::arrow::DataType& t) {
+    if (t.id() == ::arrow::Type::DICTIONARY)
+      return is_text(*static_cast<const ::arrow::DictionaryType&>(t).value_type());
+    return t.id() == ::arrow::Type::STRING || t.id() == ::arrow::Type::LARGE_STRING ||
+           t.id() == ::arrow::Type::STRING_VIEW;
   }
   void add_label(const ::parquet::arrow::SchemaManifest& manifest) {
     for (parquet_metadata::leaf& l : leaves) {
@@ -754,6 +864,23 @@ MILLRACE_INLINE std::size_t parquet_file::group_of(std::uint64_t row) const noex
   return static_cast<std::size_t>(after - groups_.begin() - 1);
 }
 
+MILLRACE_INLINE std::vector<parquet_chunk> parquet_file::chunks(std::size_t group) const {
+  return with_arrow(
+      [&] {
+        const std::unique_ptr<::parquet::RowGroupMetaData> of = metadata_->file->RowGroup(static_cast<int>(group));
+        std::vector<parquet_chunk> made;
+        for (const parquet_metadata::leaf& l : metadata_->leaves) {
+          if (!l.is_field) continue;
+          const std::unique_ptr<::parquet::ColumnChunkMetaData> column = of->ColumnChunk(l.column);
+          made.push_back({::arrow::util::Codec::GetCodecAsString(column->compression()),
+                          static_cast<std::uint64_t>(column->total_compressed_size()),
+                          static_cast<std::uint64_t>(column->total_uncompressed_size())});
+        }
+        return made;
+      },
+      object_, std::nullopt, shown(group));
+}
+
 /// Adds the rows of an array of this name, or those of what is in it.
 inline void add_arrow_chunk(std::vector<std::unique_ptr<arrow_column>>& columns, const parquet_metadata& of,
                             const std::string& name, std::shared_ptr<::arrow::Array> array, std::int64_t first,
@@ -778,39 +905,106 @@ inline void add_arrow_chunk(std::vector<std::unique_ptr<arrow_column>>& columns,
   columns[number]->chunks.emplace_back(std::move(array), first, pool);
 }
 
+/// How many values the dictionary has whose page begins here, by its header (parquet.thrift, in Thrift's compact
+/// protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md): -1 where this is none.
+inline std::int64_t dictionary_values(std::string_view page) {
+  const auto next = [&]() -> int {
+    if (page.empty()) return -1;
+    const auto c = static_cast<unsigned char>(page.front());
+    page.remove_prefix(1);
+    return c;
+  };
+  const auto number = [&]() -> std::int64_t {  // zigzag
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+      const int c = next();
+      if (c < 0) return -1;
+      value |= static_cast<std::uint64_t>(c & 0x7f) << shift;
+      if (c < 0x80) return static_cast<std::int64_t>(value >> 1) ^ -static_cast<std::int64_t>(value & 1);
+    }
+    return -1;
+  };
+  constexpr int i32 = 5, structure = 12, of_dictionary = 7;
+  for (int field = 0;;) {
+    const int head = next();
+    if (head <= 0 || head >> 4 == 0) return -1;
+    field += head >> 4;
+    if (field == of_dictionary && (head & 15) == structure) return next() == (1 << 4 | i32) ? number() : -1;
+    if (field > of_dictionary || (head & 15) != i32) return -1;
+    number();
+  }
+}
+
+/// Of the columns that may stay dictionaries those in which a value repeats: of others Arrow makes no less memory so,
+/// and takes longer, as it hashes each value.
+inline std::vector<int> dictionaries_that_repeat(const parquet_metadata& of, std::size_t group, fetched_file& file) {
+  std::vector<int> repeat;
+  const auto row_group = of.file->RowGroup(static_cast<int>(group));
+  for (const int c : of.dictionaries[group]) {
+    const auto column = row_group->ColumnChunk(c);
+    const auto statistics = column->statistics();
+    const std::int64_t nulls =
+        statistics != nullptr && statistics->HasNullCount() ? std::max<std::int64_t>(statistics->null_count(), 0) : 0;
+    const std::int64_t at = column->has_dictionary_page() ? column->dictionary_page_offset() : 0;
+    char head[64];
+    const auto length = std::min<std::int64_t>(sizeof head, column->total_compressed_size());
+    std::int64_t values = -1;
+    if (at > 0 && length > 0 && file.ReadAt(at, length, head).ok()) {
+      values = dictionary_values(std::string_view(head, static_cast<std::size_t>(length)));
+    }
+    if (values < column->num_values() - nulls) repeat.push_back(c);
+  }
+  return repeat;
+}
+
 MILLRACE_INLINE std::shared_ptr<const parquet_rows> parquet_file::decode(std::size_t group,
                                                                          std::vector<parquet_piece> pieces) const {
   const parquet_group& what = groups_.at(group);
   if (what.rows == 0) return std::make_shared<parquet_rows>(what);
   const std::uint64_t offset = what.stretches.empty() ? 0 : what.stretches.front().begin;
-  auto made = std::make_shared<parquet_rows>(what);
-  made->columns_.resize(metadata_->leaves.size());
   const auto pool = std::make_shared<bounded_arrow_pool>(static_cast<std::int64_t>(4 * what.decoded + 64 * MiB));
-  made->pool_ = pool;
-  with_arrow(
+  const auto file = std::make_shared<fetched_file>(metadata_->size, std::move(pieces), pool.get());
+  const auto read = [&](const std::vector<int>& dictionaries) {
+    auto made = std::make_shared<parquet_rows>(what);
+    made->columns_.resize(metadata_->leaves.size());
+    made->pool_ = pool;
+    const auto row_group = metadata_->file->RowGroup(static_cast<int>(group));
+    std::unique_ptr<::parquet::ParquetFileReader> reader =
+        ::parquet::ParquetFileReader::Open(file, parquet_metadata::properties(pool.get()), metadata_->file);
+    const auto arrow =
+        value_of(::parquet::arrow::FileReader::Make(pool.get(), std::move(reader), arrow_properties(dictionaries)));
+    for (const parquet_metadata::root& root : metadata_->roots) {
+      with_arrow(
+          [&] {
+            std::int64_t most = 0;
+            for (const int leaf : root.leaves) {
+              most = std::max(most, row_group->ColumnChunk(leaf)->total_uncompressed_size());
+            }
+            pool->expect(most);
+            const auto table = value_of(arrow->ReadRowGroup(static_cast<int>(group), root.leaves));
+            if (table->num_columns() != 1 || static_cast<std::uint64_t>(table->num_rows()) != what.rows) {
+              throw std::runtime_error("it has " + std::to_string(table->num_rows()) + " rows, and the row group " +
+                                       std::to_string(what.rows));
+            }
+            need(table->Validate());
+            std::int64_t first = 0;
+            for (const std::shared_ptr<::arrow::Array>& array : table->column(0)->chunks()) {
+              add_arrow_chunk(made->columns_, *metadata_, root.name, array, first, pool);
+              first += array->length();
+            }
+          },
+          object_, offset, shown(group) + ", column \"" + root.name + '"');
+    }
+    return made;
+  };
+  const auto made = with_arrow(
       [&] {
-        const auto file = std::make_shared<fetched_file>(metadata_->size, std::move(pieces), pool.get());
-        std::unique_ptr<::parquet::ParquetFileReader> reader =
-            ::parquet::ParquetFileReader::Open(file, parquet_metadata::properties(pool.get()), metadata_->file);
-        const auto arrow = value_of(::parquet::arrow::FileReader::Make(
-            pool.get(), std::move(reader), arrow_properties(metadata_->dictionaries[group])));
-        for (const parquet_metadata::root& root : metadata_->roots) {
-          const std::string key = shown(group) + ", column \"" + root.name + '"';
-          with_arrow(
-              [&] {
-                const auto table = value_of(arrow->ReadRowGroup(static_cast<int>(group), root.leaves));
-                if (table->num_columns() != 1 || static_cast<std::uint64_t>(table->num_rows()) != what.rows) {
-                  throw std::runtime_error("it has " + std::to_string(table->num_rows()) + " rows, and the row group " +
-                                           std::to_string(what.rows));
-                }
-                need(table->Validate());
-                std::int64_t first = 0;
-                for (const std::shared_ptr<::arrow::Array>& array : table->column(0)->chunks()) {
-                  add_arrow_chunk(made->columns_, *metadata_, root.name, array, first, pool);
-                  first += array->length();
-                }
-              },
-              object_, offset, key);
+        const std::vector<int> dictionaries = dictionaries_that_repeat(*metadata_, group, *file);
+        if (dictionaries.size() == metadata_->dictionaries[group].size()) return read(dictionaries);
+        try {
+          return read(dictionaries);
+        } catch (const archive_error&) {  // one has values that no row has, and others in many rows
+          return read(metadata_->dictionaries[group]);
         }
       },
       object_, offset, shown(group));

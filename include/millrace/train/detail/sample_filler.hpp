@@ -132,7 +132,12 @@ class sample_filler {
     s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
     s.from.copy = place.copy;
     s.key = index.key(number);
-    if (r.of != nullptr && r.of->data.samples != nullptr) return r.of->data.samples->fill(s, number);
+    if (r.of != nullptr && r.of->data.samples != nullptr) {
+      r.of->data.samples->fill(s, number);
+      given_ += byte_size(s);
+      for (const field& f : s.fields) f.data.set_given(given_);
+      return;
+    }
     const shard_index::field f = rows.field_at(number, 0);
     const bytes& all = r.of != nullptr ? r.of->data.text : r.data;
     const std::uint64_t at = f.offset - (r.of != nullptr ? r.of->begin : r.begin);
