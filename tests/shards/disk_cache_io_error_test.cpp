@@ -72,9 +72,9 @@ struct fixture {
     const std::uint64_t before = store->reads;
     const shard object("mem:a", all.size(), store->etag);
     const slab_pool slabs(2 * MiB);
-    const storage::part p = block_on(coroutine_context(loop),
-                                     again ? cache->read_again(object, std::string(), block * MiB, MiB, slabs)
-                                           : cache->read(object, std::string(), block * MiB, MiB, slabs));
+    const storage::part p =
+        block_on(coroutine_context(loop), again ? cache->read_again(object, std::string(), block * MiB, MiB, slabs)
+                                                : cache->read(object, std::string(), block * MiB, MiB, slabs));
     CHECK((p.data.view() == std::string_view(all).substr(block * MiB, MiB)));
     return store->reads - before;
   }
