@@ -3,16 +3,22 @@
 
 // millrace-plan: what an epoch will cost, before a sample is read. docs/guide/tools.md describes it.
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/cache/cache_folder.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/shards/storage.hpp>
+#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/epoch_plan.hpp>
 #include <millrace/train/epochs_options.hpp>
 
@@ -27,14 +33,39 @@ bool is_place(const std::string& name) {
   return name.back() == '/' || (!tools::store::is_s3(name) && std::filesystem::is_directory(name));
 }
 
-int plan(const std::string& name, mill::plan_options& options) {
+/// What the index of a disk cache says; nothing is read from it.
+class cached_bytes final : public mill::storage {
+ public:
+  explicit cached_bytes(const std::string& directory) : index_(mill::detail::cache_folder::open_index(directory)) {}
+  bool serves(std::string_view) const noexcept override { return false; }
+  mill::task<part> read(mill::shard object, std::string, std::uint64_t, std::size_t, mill::slab_pool) const override {
+    throw mill::usage_error("millrace-plan reads no samples", mill::where{object.shown(), std::nullopt, {}});
+  }
+  std::uint64_t held_on_disk(const mill::shard& object, std::uint64_t offset, std::uint64_t length) const override {
+    return index_->listed_bytes(object.url, offset, offset + length);
+  }
+
+ private:
+  std::shared_ptr<const mill::detail::disk_slots> index_;
+};
+
+int plan(const std::string& name, mill::plan_options& options, const std::string& cache) {
   const tools::store store(name);
+  std::optional<cached_bytes> cached;
+  if (!cache.empty()) cached.emplace(cache);
   const std::string index = is_place(name) ? tools::index_of(name) : name;
   if (const std::optional<std::string> text = store.read(index)) {
     const mill::index_set set(mill::read_indexes(*text, index));
     if (options.order.slice == 0) options.order.slice = set.slice();
     if (options.order.tracks == 0) options.order.tracks = mill::default_tracks(set, options.order.slice, options.world);
     if (options.memory == 0) options.memory = mill::default_bytes(set, options.order, options.world);
+    if (cached) {
+      mill::detail::epochs_request request;
+      const std::string prefix = is_place(name) ? name : name.substr(0, name.rfind('/') + 1);
+      mill::detail::note_held(request, *cached, set, prefix + (prefix.empty() || prefix.back() == '/' ? "" : "/"), {});
+      options.held_bytes = request.held;
+      options.held_of = request.held_of;
+    }
     std::printf("tracks %llu, slices of %llu samples\n%s", static_cast<unsigned long long>(options.order.tracks),
                 static_cast<unsigned long long>(options.order.slice),
                 mill::epoch_plan::of(set, options).text().c_str());
@@ -43,6 +74,11 @@ int plan(const std::string& name, mill::plan_options& options) {
   if (!is_place(name)) throw mill::configuration_error("there is no index", mill::where{index, std::nullopt, {}});
   const std::vector<mill::shard> shards = store.list(name);
   if (shards.empty()) throw mill::configuration_error("there are no .tar objects under " + name);
+  for (const mill::shard& s : shards) {
+    if (!cached || !s.size) continue;
+    options.held_bytes += cached->held_on_disk(s, 0, *s.size);
+    options.held_of += *s.size;
+  }
   std::fputs(mill::epoch_plan::of(shards, options).text().c_str(), stdout);
   return tools::fine;
 }
@@ -53,7 +89,7 @@ int main(int count, char** texts) {
   tools::command_line given("millrace-plan",
                             "Says what an epoch will cost and give before a sample is read: batches, requests, bytes,\n"
                             "memory, and how well it is shuffled.");
-  std::string name;
+  std::string name, folder;
   mill::plan_options o;
   o.batch = 256;
   o.order.slice = 0;
@@ -81,6 +117,9 @@ int main(int count, char** texts) {
   number("--memory-mb", memory, "MIB", "Memory of a rank for samples ahead; 0: what epochs() takes");
   positive("--hosts", o.order.hosts, "HOSTS", "Hosts on which the samples have homes; 1: none");
   number("--cache-gb", cache, "GB", "Gigabytes of disk cache on each host; 0: none");
+  given.add_option("--cache", folder, "Folder of a disk cache of this host, of which the index is read")
+      ->type_name("DIRECTORY")
+      ->check(tools::not_empty);
   number("--seed", o.seed, "S", "Seed of the order");
   number("--epoch", o.epoch, "E", "The epoch");
   decimal("--price-1000", o.price_of_1000_requests, "PRICE", "Price of 1000 requests");
@@ -92,6 +131,6 @@ int main(int count, char** texts) {
     o.cache_bytes = cache > UINT64_MAX / 1'000'000'000 ? UINT64_MAX : cache * 1'000'000'000;
     o.request_seconds = latency / 1000;
     o.bytes_per_second = rate * 1e6;
-    return plan(name, o);
+    return plan(name, o, folder);
   });
 }

@@ -245,6 +245,47 @@ TEST_CASE("a ring is refused on another thread while it reads, and goes on on it
   std::thread([&] { turns(*loop, 2); }).join();  // nothing is under way any more
 }
 
+TEST_CASE("a ring is given much of reading and writing before the turn ends, and little at its end", "[loop]") {
+  const auto kind = GENERATE(test::loop_kind::deferred, test::loop_kind::cooperative, test::loop_kind::plain);
+  INFO(test::name(kind));
+  const auto loop = test::make_loop(kind);
+  if (loop == nullptr) MILLRACE_SKIP(std::string("no ") + test::name(kind) + " here");
+  class writing final : public file_operation {
+   public:
+    using file_operation::file_operation;
+
+   private:
+    void complete(std::int64_t) noexcept override { delete this; }
+  };
+  turns(*loop, 2);
+  const std::string text(std::size_t(1) << 20, 'x');
+  for (const std::size_t size : {std::size_t(1000), text.size()}) {
+    INFO(size);
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    const detail::owned_fd in(ends[0]);
+    const detail::owned_fd out(ends[1]);
+    file_request r;
+    r.what = file_request::kind::write;
+    r.fd = out.get();
+    r.data = const_cast<char*>(text.data());
+    r.size = size;
+    const auto came = [&] {
+      ::pollfd p{in.get(), POLLIN, 0};
+      return ::poll(&p, 1, 0) == 1;
+    };
+    loop->start(*new writing(r));
+    CHECK(came() == (size == text.size()));
+    turns(*loop, 2);
+    CHECK(came());
+    std::string taken(text.size(), '\0');
+    while (loop->operations() != 0) {  // a kernel that writes all of it waits for the reader
+      if (came()) CHECK(::read(in.get(), taken.data(), taken.size()) > 0);
+      turns(*loop, 1);
+    }
+  }
+}
+
 TEST_CASE("two loops know nothing of each other", "[loop]") {
   MILLRACE_EACH_LOOP(first);
   const auto second = make_loop(kind_of_loop);

@@ -51,6 +51,18 @@ class small_disk {
     static_cast<void>(std::system(("cat /dev/zero 2>/dev/null >" + path + "/rest").c_str()));
   }
   void give_back_rest() const { REQUIRE(::unlink((path + "/rest").c_str()) == 0); }
+  /// Takes all but the first MiB of the device away, or gives it back, as zeroes: what is beyond is EIO, to reads and
+  /// to writes. False where that cannot be done.
+  bool shrink(bool back) const {
+    const std::string command = "truncate -s " + std::string(back ? "9M " : "1M ") + where_.path + "/image && " +
+                                "losetup -c $(findmnt -n -o SOURCE --target " + path + ")";
+    return std::system(("{ " + command + "; } >/dev/null 2>&1").c_str()) == 0;
+  }
+  /// Mounts it for reading alone, or for both.
+  bool read_only(bool only) const {
+    const unsigned long how = only ? MS_REMOUNT | MS_RDONLY : MS_REMOUNT;
+    return ::mount("none", path.c_str(), nullptr, how, nullptr) == 0;
+  }
   void grow() const { REQUIRE(::mount("none", path.c_str(), nullptr, MS_REMOUNT, "size=64m") == 0); }
   std::string path;  ///< empty if there is none
 
@@ -139,6 +151,62 @@ TEST_CASE("a disk that is full admits nothing more, and is tried again after a m
   CHECK(cache->stats().admitted == blocks);
   read_all(loop, *cache, *store);
   CHECK(cache->stats().hits == 2 * kept + blocks);
+}
+
+TEST_CASE("a device that fails to read and to write is no error", "[disk_cache]") {
+  const small_disk disk(false);
+  if (disk.path.empty()) {
+    WARN("skipped: no ext2 in a file can be mounted here");
+    return;
+  }
+  testing::jumping_loop loop;
+  auto store = std::make_shared<test::memory_store>();
+  store->objects["mem:a"] = test::random_text(1, blocks * MiB);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto cache = cache_on(disk, store);
+  read_all(loop, *cache, *store, 3);
+  CHECK(cache->stats().admitted == 3);
+  ::sync();
+  if (!disk.shrink(false)) {
+    WARN("skipped: the device of a mounted file system cannot be made smaller here");
+    return;
+  }
+  const std::uint64_t before = cache->stats().hits;
+  read_all(loop, *cache, *store, 4);  // three that cannot be read, and one that cannot be written
+  read_all(loop, *cache, *store, 4);
+  CHECK(cache->stats().hits <= before + 1);  // what is in the first MiB
+  CHECK_THAT(said.text(), Contains("disk_cache is off, and tried again every minute: " + disk.path + "/cache: ") &&
+                              Contains("Input/output error"));
+  REQUIRE(disk.shrink(true));
+  loop.advance(61s);
+  read_all(loop, *cache, *store, 4);  // zeroes now, which are damaged blocks
+  read_all(loop, *cache, *store, 4);
+  CHECK(cache->stats().damaged > 0);
+  CHECK(cache->stats().hits >= before + 4);
+}
+
+TEST_CASE("a disk that is mounted for reading alone is no error, and is tried again after a minute", "[disk_cache]") {
+  const small_disk disk(true);
+  if (disk.path.empty()) {
+    WARN("skipped: no tmpfs can be mounted here");
+    return;
+  }
+  testing::jumping_loop loop;
+  auto store = std::make_shared<test::memory_store>();
+  store->objects["mem:a"] = test::random_text(1, blocks * MiB);
+  read_all(loop, *cache_on(disk, store), *store, 2);
+  REQUIRE(disk.read_only(true));
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto cache = cache_on(disk, store);
+  read_all(loop, *cache, *store, 2);
+  read_all(loop, *cache, *store, 2);
+  CHECK(cache->stats().hits == 0);
+  CHECK_THAT(said.text(), Contains("disk_cache is off, and tried again every minute: ") &&
+                              Contains("Read-only file system"));
+  REQUIRE(disk.read_only(false));
+  loop.advance(61s);
+  read_all(loop, *cache, *store, 2);
+  CHECK(cache->stats().hits == 2);
 }
 
 TEST_CASE("a network file system is recognised by its type", "[disk_cache]") {

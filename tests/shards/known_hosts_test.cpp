@@ -96,6 +96,28 @@ TEST_CASE("where reads are known to be quick, a run begins with few bytes; where
   }
 }
 
+TEST_CASE("where reads are known to be quick, a part that is longer than the first few bytes is read nevertheless") {
+  virtual_loop loop;
+  test::known_hosts runtime(loop);
+  const auto store = std::make_shared<test::far_store>(300us, 2e9);
+  store->object_bytes = 1 * GiB;
+  asked_until(loop, store, 1 * GiB);
+  store->object_bytes = 16 * MiB;
+  for (const fetch_options how : {fetch_options{}, fetch_options{.window = 512 * KiB, .part = 256 * KiB}}) {
+    for (const bool sized : {true, false}) {  // of one without a size, memory for a whole part is reserved
+      INFO(how.part << (sized ? "" : ", size not known"));
+      const std::vector<shard> list{sized ? shard("a://bucket/x", 16 * MiB) : shard("a://bucket/x")};
+      auto chunks = from_range(list) | fetch(std::shared_ptr<const storage>(store), how);
+      std::size_t bytes = 0;
+      const auto all = [&]() -> task<void> {
+        while (const std::optional<chunk> c = co_await chunks.next()) bytes += c->data.size();
+      };
+      block_on(loop, all());
+      CHECK(bytes == 16 * MiB);
+    }
+  }
+}
+
 TEST_CASE("stores name their hosts") {
   s3::config_options at;
   at.endpoint = "https://minio.example:9000";

@@ -104,7 +104,7 @@ void check_options(const std::string& index, const std::string& verify, const st
   help(index, {"PREFIX", "--out", "--format", "--stream", "--headers", "--shards"});
   help(verify, {"INDEX", "FINGERPRINTS"});
   help(plan, {"PLACE", "--world", "--batch", "--tracks", "--slice", "--take-batches", "--memory-mb", "--hosts",
-              "--cache-gb", "--seed", "--epoch", "--price-1000", "--price-gb", "--latency-ms", "--mb-s"});
+              "--cache", "--cache-gb", "--seed", "--epoch", "--price-1000", "--price-gb", "--latency-ms", "--mb-s"});
   help(cache, {"stat", "verify", "drop", "fill"});
   require_said(run(cache + " fill --help"), 0, "--keep-free");
   require_said(run(cache + " --version"), 0, "millrace-cache " + version + "\n");
@@ -136,7 +136,8 @@ void check_options(const std::string& index, const std::string& verify, const st
 }
 
 /// Of five shards of less than a block under s3://corpus/train/.
-void check_cache(const std::string& cache, const std::string& folder, mill::s3_server::background& server) {
+void check_cache(const std::string& cache, const std::string& plan, const std::string& folder,
+                 mill::s3_server::background& server) {
   const std::string in = folder + "/cache";
   const std::string fill = cache + " fill s3://corpus/train/ " + in + " --keep-free 0 --bytes ";
   const auto shards_read = [&] {
@@ -156,6 +157,12 @@ void check_cache(const std::string& cache, const std::string& folder, mill::s3_s
   require_said(stat, 0, " in 5 blocks\n  s3://corpus/train/: ");
   require_said(stat, 0, "last used 20");
   require_said(run(cache + " verify " + in), 0, "are as they were written; 0 damaged");
+  // By an index, and by the list alone; of a folder without a cache an error.
+  const std::string planned = plan + " s3://corpus/train/ --batch 8 --cache ";
+  require_said(run(planned + in), 0, "the next epoch reads from the store about 0 bytes by 0 requests");
+  require_said(run(plan + " s3://corpus/train/millrace.index --batch 8 --cache " + in), 0,
+               "about 0 bytes by 0 requests");
+  require_said(run(planned + folder), 3, "the folder holds no cache");
 
   {
     std::fstream f(in + "/segment.000001", std::ios::in | std::ios::out | std::ios::binary);
@@ -294,7 +301,7 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   std::ofstream(ranks[1], std::ios::app) << "no fingerprint\n";
   require_said(run(verify + both), 1, "the line is not an epoch and a fingerprint");
 
-  check_cache(cache, folder, server);
+  check_cache(cache, plan, folder, server);
 
   // Of large members the headers alone are read, by ranges.
   server.put("corpus", "films/0.tar", shard_of(6, std::size_t(4) << 20));

@@ -16,9 +16,11 @@
 #include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/train/dataset.hpp>
+#include <millrace/train/epoch_plan.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
@@ -171,4 +173,65 @@ TEST_CASE("the plan of a training through a disk cache says what its second epoc
                                  Catch::Matchers::Contains("; with .hosts = 2 0 bytes by 0 requests"));
   const dataset plain(s3::as_storage(client_of(server)), "s3://b/train/", {.index = index});
   CHECK(plain.plan({.seed = 3, .batch = 8}).find("second epoch") == std::string::npos);
+}
+
+TEST_CASE("the plan says what the disk cache has already, and what the next epoch reads") {
+  s3_server::background server;
+  fill(server);
+  const test::temporary_folder folder;
+  const std::string index = folder.path() + "/train.index";
+  // Makes the index.
+  static_cast<void>(trained(dataset(s3::as_storage(client_of(server)), "s3://b/train/", {.index = index})));
+  const auto cache = disk_cache(s3::as_storage(client_of(server)),
+                                {.directory = folder.path() + "/cache", .bytes = 64 * MiB, .keep_free = 0});
+  const dataset data(cache, "s3://b/train/", {.index = index});
+  const epochs_options one{.seed = 3, .batch = 8};
+  const epoch_plan before = epoch_plan::of_training(data, one);
+  CHECK(before.held_known);
+  CHECK(before.held_bytes == 0);
+  CHECK(before.next_bytes == before.bytes);
+  CHECK(before.next_requests == before.requests);
+  CHECK_THAT(data.plan(one), Catch::Matchers::Contains("the disk cache of this host has 0 bytes of the samples: the "
+                                                       "next epoch reads from the store about "));
+
+  // One shard of three. A run's end drops its writes, so that it may have to be read more than once.
+  const std::vector<shard> one_shard{shard("s3://b/train/1.tar")};
+  const auto held_by = [&](std::uint64_t share) {
+    return epoch_plan::of_training(data, one).next_bytes == before.bytes - before.bytes / 3 * share;
+  };
+  runtime rt;
+  for (int runs = 0; runs < 10 && !held_by(1); ++runs) {
+    auto chunks = from_range(one_shard) | fetch(cache, {.shards = 1, .part = 256 * KiB});
+    std::uint64_t read = 0;
+    for (const chunk& c : rt.run(std::move(chunks))) read += c.data.size();
+    CHECK(read > before.bytes / 3);
+  }
+  CHECK(held_by(1));
+  const std::uint64_t of_shard = epoch_plan::of_training(data, one).held_bytes;
+  CHECK(of_shard > before.bytes / 4);
+
+  // On two hosts without homes, each reads any half of all; with homes, this one may have what it reads.
+  epochs_options two{.seed = 3, .batch = 8, .rank = {.index = 0, .world_size = 2}};
+  const epoch_plan anywhere = epoch_plan::of_training(data, two);
+  CHECK(anywhere.held_bytes == of_shard);
+  CHECK(anywhere.next_bytes == Approx(anywhere.bytes / 3).margin(1));
+  CHECK_THAT(data.plan(two), Catch::Matchers::Contains("the next epoch of this host reads from the store about "));
+  two.hosts = 2;
+  const epoch_plan at_home = epoch_plan::of_training(data, two);
+  CHECK(at_home.next_bytes == Approx(at_home.bytes / 6).margin(1));
+
+  // All of it: exactly what the second epoch then reads.
+  for (int runs = 0; runs < 10 && !held_by(3); ++runs) static_cast<void>(trained(data));
+  const epoch_plan now = epoch_plan::of_training(data, one);
+  CHECK(now.held_bytes == 3 * of_shard);
+  CHECK(now.next_bytes == 0);
+  CHECK(now.next_requests == 0);
+  const std::uint64_t misses = cache->stats().misses;
+  static_cast<void>(trained(data));
+  CHECK(cache->stats().misses == misses);
+  CHECK_THAT(data.plan(one), Catch::Matchers::Contains("reads from the store about 0 bytes by 0 requests"));
+
+  const dataset plain(s3::as_storage(client_of(server)), "s3://b/train/", {.index = index});
+  CHECK_FALSE(epoch_plan::of_training(plain, one).held_known);
+  CHECK(plain.plan(one).find("of this host has") == std::string::npos);
 }

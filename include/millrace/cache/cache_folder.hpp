@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ class cache_folder {
   /// Reads the index and the headers of all slots, and with `contents` all that is in them.
   static report inspect(const std::string& directory, bool contents);
 
+  /// The index alone, for disk_slots::listed_bytes(): files are neither made nor locked. The folder must have one.
+  static std::shared_ptr<const disk_slots> open_index(const std::string& directory);
+
   class removed {
    public:
     std::vector<std::string> names;
@@ -51,6 +55,7 @@ class cache_folder {
 
  private:
   static owned_fd open_folder(const std::string& directory);
+  static std::shared_ptr<disk_slots> opened(const std::string& directory);
 };
 
 }  // namespace millrace::detail

@@ -35,13 +35,26 @@ MILLRACE_INLINE owned_fd cache_folder::open_folder(const std::string& directory)
   return fd;
 }
 
+MILLRACE_INLINE std::shared_ptr<disk_slots> cache_folder::opened(const std::string& directory) {
+  const std::shared_ptr<disk_slots> s(new disk_slots);
+  s->directory_ = directory;
+  s->folder_ = open_folder(directory);
+  const where at{directory, std::nullopt, {}};
+  s->index_ = owned_fd(::openat(s->folder_.get(), "index", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  if (s->index_.get() < 0) throw io_error::of(errno, "the folder holds no cache: its index cannot be opened", at);
+  if (!s->read_index_head()) throw io_error(EPROTO, "the folder holds no cache: its index is not that of one", at);
+  return s;
+}
+
+MILLRACE_INLINE std::shared_ptr<const disk_slots> cache_folder::open_index(const std::string& directory) {
+  return opened(directory);
+}
+
 MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& directory, bool contents) {
   using entry = disk_slots::entry;
   using header = disk_slots::slot_header;
   constexpr std::size_t block = disk_slots::block_bytes, grain = disk_slots::grain_bytes;
-  const std::shared_ptr<disk_slots> s(new disk_slots);
-  s->directory_ = directory;
-  s->folder_ = open_folder(directory);
+  const std::shared_ptr<disk_slots> s = opened(directory);
   const where at{directory, std::nullopt, {}};
   const auto read_all = [](int fd, void* to, std::size_t size, std::uint64_t offset) {
     std::size_t done = 0;
@@ -53,9 +66,6 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
     }
     return done == size;
   };
-  s->index_ = owned_fd(::openat(s->folder_.get(), "index", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
-  if (s->index_.get() < 0) throw io_error::of(errno, "the folder holds no cache: its index cannot be opened", at);
-  if (!s->read_index_head()) throw io_error(EPROTO, "the folder holds no cache: its index is not that of one", at);
   report out;
   const disk_slots::cursor c = s->read_cursor();
   const std::uint64_t slots = std::min(c.next, s->entries_);

@@ -95,6 +95,9 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
 
   /// Whether the index has all of [offset, end): a hint, which read() may not bear out. Of any version.
   bool lists(const std::string& url, std::uint64_t offset, std::uint64_t end) const;
+  /// How many bytes of [offset, end) the index has: a hint likewise. Of a block that is there in part, as many as are
+  /// there, at most those that are asked for.
+  std::uint64_t listed_bytes(const std::string& url, std::uint64_t offset, std::uint64_t end) const;
 
   class reading {
    public:

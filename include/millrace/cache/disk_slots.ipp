@@ -344,6 +344,17 @@ MILLRACE_INLINE bool disk_slots::lists(const std::string& url, std::uint64_t off
   return true;
 }
 
+MILLRACE_INLINE std::uint64_t disk_slots::listed_bytes(const std::string& url, std::uint64_t offset,
+                                                       std::uint64_t end) const {
+  std::uint64_t bytes = 0;
+  for (const block_part& p : parts_of(offset, end)) {
+    const std::optional<found> there = find(place_of(url, p.block));
+    if (!there || there->at.slot == 0 || there->at.slot == no_slot) continue;
+    bytes += std::min<std::uint64_t>(p.end - p.begin, there->at.filled * grain_bytes);
+  }
+  return bytes;
+}
+
 MILLRACE_INLINE bool disk_slots::put(std::uint64_t position, entry e) const noexcept {
   e.crc = crc32c(0, &e, offsetof(entry, crc));
   return ::pwrite(index_.get(), &e, sizeof e, static_cast<off_t>(entries_at_ + position * sizeof e)) == sizeof e;

@@ -272,6 +272,17 @@ MILLRACE_INLINE void ring_loop::submit_changes() {
   if (overflow_ && !overflow_armed_) arm_overflow();
   submit_cancels();
   if (!to_arm_.empty()) arm_watches();
+  submit_files();
+}
+
+MILLRACE_INLINE void ring_loop::submit_early() noexcept {
+  if (!owned_ || !::pthread_equal(::pthread_self(), owner_)) return;
+  submit_files();
+  ring_.submit();
+}
+
+MILLRACE_INLINE void ring_loop::submit_files() noexcept {
+  queued_bytes_ = 0;
   while (!waiting_.empty() && in_kernel_.size() < file_share()) {
     io_uring_sqe* e = ring_.entry();
     if (e == nullptr) return;

@@ -43,6 +43,8 @@ class disk_cache_state {
   std::shared_ptr<disk_slots> slots(const executor& ex);
   /// Whether the index has all blocks of a range, while the cache is on.
   bool has(const shard& object, std::uint64_t offset, std::size_t length);
+  /// How many bytes of a range the index has; 0 while the cache is off.
+  std::uint64_t held(const shard& object, std::uint64_t offset, std::uint64_t length);
   /// Bytes of blocks that it has room for; 0 while the cache is off.
   std::uint64_t capacity();
   /// Whether writes are tried.
@@ -132,6 +134,9 @@ class basic_disk_cache_storage final : public storage {
   }
   /// While it is on.
   std::uint64_t caches_on_disk(std::string_view /*url*/) const override { return state_->capacity(); }
+  std::uint64_t held_on_disk(const shard& object, std::uint64_t offset, std::uint64_t length) const override {
+    return state_->held(object, offset, length);
+  }
   std::string host(std::string_view url) const override { return inner_->host(url); }
   async_generator<shard> list(std::string prefix) const override {
     state_->protect(prefix);

@@ -92,6 +92,15 @@ MILLRACE_INLINE bool disk_cache_state::has(const shard& object, std::uint64_t of
   return slots != nullptr && is_strong_etag(object.etag) && slots->lists(object.url, offset, offset + length);
 }
 
+MILLRACE_INLINE std::uint64_t disk_cache_state::held(const shard& object, std::uint64_t offset, std::uint64_t length) {
+  std::shared_ptr<disk_slots> slots;
+  {
+    const std::lock_guard lock(mutex_);
+    slots = slots_;
+  }
+  return slots == nullptr ? 0 : slots->listed_bytes(object.url, offset, offset + length);
+}
+
 MILLRACE_INLINE std::uint64_t disk_cache_state::capacity() {
   const std::lock_guard lock(mutex_);
   return slots_ == nullptr ? 0 : slots_->capacity() * disk_slots::block_bytes;

@@ -385,7 +385,8 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
       // Small objects get memory of their own size; the others hold a whole slab, whatever they fill of it.
       const slab_pool& slabs = slabs_for(known ? length : options_.part);
       const std::size_t reserved = !o.rest && !slabs.worth_a_slab(length) ? length : slabs.slab_bytes();
-      if (used_ + reserved > limit) {
+      // With nothing on its way, the front one goes on: a window cut short may be less than a part.
+      if (used_ + reserved > limit && !(front && o.jobs.empty())) {
         full_ = true;
         return;
       }

@@ -48,6 +48,9 @@ class basic_resident_storage final : public storage {
     return inner_->is_local(object, offset, length);
   }
   std::uint64_t caches_on_disk(std::string_view url) const override { return inner_->caches_on_disk(url); }
+  std::uint64_t held_on_disk(const shard& object, std::uint64_t offset, std::uint64_t length) const override {
+    return inner_->held_on_disk(object, offset, length);
+  }
   std::string host(std::string_view url) const override { return inner_->host(url); }
   async_generator<shard> list(std::string prefix) const override { return inner_->list(std::move(prefix)); }
 

@@ -133,6 +133,12 @@ class storage {
 
   /// The most bytes of objects that it caches on a disk of this host, for all of its processes. For plans.
   virtual std::uint64_t caches_on_disk(std::string_view /*url*/) const { return 0; }
+  /// How many bytes of [offset, offset + length) that cache has now, by its index: of any version. For plans; it must
+  /// not wait.
+  virtual std::uint64_t held_on_disk(const shard& /*object*/, std::uint64_t /*offset*/,
+                                     std::uint64_t /*length*/) const {
+    return 0;
+  }
 
   /// The checksum to compare the bytes of an object with, of the version `etag` if that is not empty; null if the store
   /// keeps none of this object, an empty task if it never does. Called once for each object that is read in several

@@ -42,6 +42,10 @@ class storage_set final : public storage {
     const storage* s = find(url);
     return s == nullptr ? 0 : s->caches_on_disk(url);
   }
+  std::uint64_t held_on_disk(const shard& object, std::uint64_t offset, std::uint64_t length) const override {
+    const storage* s = find(object.url);
+    return s == nullptr ? 0 : s->held_on_disk(object, offset, length);
+  }
   std::string host(std::string_view url) const override {
     const storage* s = find(url);
     return s == nullptr ? std::string() : s->host(url);

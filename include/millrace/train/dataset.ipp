@@ -783,7 +783,10 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset& data, const ep
   }
   detail::epochs_request all = of->with(training, {});
   const bool mixed = of->of == detail::dataset_state::source::mix;
-  if (const auto store = mixed ? of->store_of_mix() : of->store) all.cached = store->caches_on_disk(of->index_prefix());
+  if (const auto store = mixed ? of->store_of_mix() : of->store) {
+    all.cached = store->caches_on_disk(of->index_prefix());
+    if (all.cached != 0 && !mixed) detail::note_held(all, *store, *known->front(), of->index_prefix(), {});
+  }
   detail::check_hosts(all);
   return mixed ? of_request(of->mix_of(*known), all, prices)
                                                       : of_request(*known->front(), all, prices);

@@ -50,6 +50,9 @@ struct plan_options {
   std::uint64_t part = 8 * MiB;  ///< without one: bytes of a request
   /// Of a disk cache that each host of the ranks has; 0: there is none.
   std::uint64_t cache_bytes = 0;
+  /// Of the samples, or so many of their bytes, what the cache of this host has already; `held_of` 0: not known.
+  std::uint64_t held_bytes = 0;
+  std::uint64_t held_of = 0;
   std::uint64_t hosts = 1;  ///< of the ranks, where order_options::hosts gives the samples no homes
   /// What the store takes, in any currency; 0: not said.
   double price_of_1000_requests = 0;
@@ -91,6 +94,11 @@ class epoch_plan {
   std::uint64_t second_bytes = 0;     ///< that the second epoch reads from the store, about
   std::uint64_t second_requests = 0;  ///< likewise
   double second_cost = 0;             ///< 0: no prices were given
+  // What a cache has already, where that is known (dataset::plan(), plan_options::held_of); not of a mix:
+  bool held_known = false;
+  std::uint64_t held_bytes = 0;     ///< of the samples, that the disk cache of this host has; of any version
+  std::uint64_t next_bytes = 0;     ///< that the next epoch of this host reads from the store, about
+  std::uint64_t next_requests = 0;  ///< likewise
   std::vector<std::string> advice;  ///< sentences
 
   // With an index alone:
@@ -119,8 +127,10 @@ class epoch_plan {
   void advise(std::uint64_t tracks, std::uint64_t batch);
   void price(const plan_options& options, double mean_sample);
   void second_epoch(const plan_options& options);
+  void next_epoch(const plan_options& options);
   std::string homes_text() const;
   std::string second_text() const;
+  std::string next_text() const;
   void read_in_pieces(const plan_options& options, const order_options& order, double mean_sample);
 
   // The share of what the second epoch reads that a host has, with homes and without.
@@ -173,6 +183,7 @@ inline void epoch_plan::price(const plan_options& options, double mean_sample) {
   cost = static_cast<double>(requests) / 1000 * options.price_of_1000_requests +
          static_cast<double>(bytes) / 1e9 * options.price_of_gigabyte;
   second_epoch(options);
+  next_epoch(options);
   if (options.bytes_per_second > 0) {
     first_batch_seconds =
         options.request_seconds + static_cast<double>(options.batch) * mean_sample / options.bytes_per_second;
@@ -280,6 +291,8 @@ inline epoch_plan epoch_plan::of_request(const index_set& indexes, const detail:
   prices.order = indexes.options_of(training.tracks, training.slice, training.hosts);
   prices.cache_bytes = indexes.in_memory() ? 0 : training.cached;
   prices.hosts = detail::hosts_of_ranks(training);
+  prices.held_bytes = training.held;
+  prices.held_of = indexes.in_memory() ? 0 : training.held_of;
   prices.take_batches = training.take_batches;
   prices.memory = training.bytes;
   epoch_plan plan = of(indexes, prices);
@@ -364,7 +377,7 @@ inline std::string epoch_plan::text() const {
   }
   out += "all ranks: " + std::to_string(requests) + " requests";
   if (cost > 0) out += ", cost " + detail::with_digits(cost, 2) + " an epoch";
-  out += '\n' + second_text();
+  out += '\n' + second_text() + next_text();
   if (first_batch_seconds > 0) out += "first batch: " + detail::with_digits(first_batch_seconds, 2) + " s\n";
   for (const std::string& sentence : datasets) out += sentence + '\n';
   if (indexed && samples > 1 && datasets.empty()) {

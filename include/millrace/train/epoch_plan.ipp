@@ -54,6 +54,29 @@ MILLRACE_INLINE void epoch_plan::second_epoch(const plan_options& options) {
   second_cost = cost * missing;
 }
 
+/// Without homes, what a host reads is any part of all, and it has the same share of that; with homes it is what it has
+/// kept.
+MILLRACE_INLINE void epoch_plan::next_epoch(const plan_options& options) {
+  held_known = options.held_of != 0;
+  if (!held_known || bytes == 0) return;
+  const double share = static_cast<double>(options.held_bytes) / static_cast<double>(options.held_of);
+  const double here = 1 / static_cast<double>(hosts);
+  const double hits = options.order.hosts > 1 ? std::min(share / here, 1.0) : share;
+  const auto missed = [&](std::uint64_t n) {
+    return static_cast<std::uint64_t>(static_cast<double>(n) * here * (1 - hits) + 0.5);
+  };
+  held_bytes = options.held_bytes;
+  next_bytes = missed(bytes);
+  next_requests = missed(requests);
+}
+
+MILLRACE_INLINE std::string epoch_plan::next_text() const {
+  if (!held_known) return {};
+  return "the disk cache of this host has " + detail::in_bytes(held_bytes) + " of the samples: the next epoch" +
+         (hosts == 1 ? "" : " of this host") + " reads from the store about " + detail::in_bytes(next_bytes) + " by " +
+         std::to_string(next_requests) + " requests\n";
+}
+
 MILLRACE_INLINE std::string epoch_plan::second_text() const {
   if (cache_bytes == 0 || bytes == 0) return {};
   const auto without = [&](double hits) {
@@ -120,6 +143,7 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix
     own.bytes = detail::share_of_bytes(training.bytes, own.tracks, training.tracks);
     own.take_batches = 0;
     own.cached = 0;
+    own.held_of = 0;
     const epoch_plan round = of_request(indexes, own);
     const double samples =
         static_cast<double>(order.samples(d)) * static_cast<double>(end) / static_cast<double>(order.size());

@@ -32,6 +32,8 @@ struct epochs_request : epochs_options {
   std::size_t window = 4096;
   std::size_t window_bytes = 512 * MiB;
   std::uint64_t cached = 0;  ///< storage::caches_on_disk()
+  std::uint64_t held = 0;    ///< of `held_of` bytes of samples, those that the disk cache has: see note_held()
+  std::uint64_t held_of = 0;  ///< 0: not known
   bool compared = false;  ///< the ranks' settings are compared, by a group; .rank is this one then
 };
 

@@ -100,6 +100,11 @@ class epochs_source {
   void resume_at(const epoch_state& saved, std::uint64_t samples);
 };
 
+/// Notes in `training` how much of the samples a disk cache has now. `urls`: see epochs_source. Exact up to 1024 shards
+/// and 4096 blocks of 1 MiB; of more, every second, third, ... is looked at, and the rest is taken to be alike.
+void note_held(epochs_request& training, const storage& store, const index_set& indexes, std::string_view prefix,
+               const std::vector<std::string>& urls);
+
 class equal_state;
 /// Of .equal, which an index needs only where a stage makes unequally many items of samples; null where there is none.
 std::shared_ptr<equal_state> begin_equal(const epochs_request& options, const epoch_state& from);

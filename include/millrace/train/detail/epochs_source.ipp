@@ -215,6 +215,7 @@ MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes
 MILLRACE_INLINE void epochs_source::finish(std::uint64_t samples, std::string_view resume) {
   begin.contents = contents();
   options.cached = store->caches_on_disk(url(0));
+  if (options.cached != 0 && mix == nullptr) note_held(options, *store, *sets[0].indexes, sets[0].prefix, urls);
   walk.end = end_of_epoch(samples, walk.batch, walk.world, options.take_batches);
   if (!resume.empty()) resume_at(epoch_state::parse(resume), samples);
   walk.begin_epoch = begin.epoch;
@@ -226,6 +227,60 @@ MILLRACE_INLINE void epochs_source::finish(std::uint64_t samples, std::string_vi
                                 where{shown(i), std::nullopt, {}});
     }
   }
+}
+
+MILLRACE_INLINE void note_held(epochs_request& training, const storage& store, const index_set& indexes,
+                               std::string_view prefix, const std::vector<std::string>& urls) {
+  struct range {
+    shard object;
+    std::uint64_t end;
+  };
+  const auto parts = [](std::uint64_t n, std::uint64_t of) { return n / of + (n % of != 0 ? 1 : 0); };
+  std::vector<range> all;
+  const bool of_fields = of_objects(indexes.format());
+  // Objects are looked at by samples, of which a folder may have many.
+  const std::uint64_t units = of_fields ? indexes.counts()->samples() : indexes.size();
+  const std::uint64_t step = parts(units, 1024);
+  std::uint64_t unit = 0;
+  for (std::size_t i = 0; i < indexes.size() && !indexes.in_memory(); ++i) {
+    const shard_index& index = indexes[i];
+    if (index.samples() == 0 || indexes.entries()->count(i) == 0) {  // no sample of it was selected
+      unit += of_fields ? index.samples() : 1;
+      continue;
+    }
+    const std::string url = urls.empty() ? std::string(prefix) + index.name() : urls[i];
+    if (!of_fields) {
+      const std::uint64_t end = index.is_packed() ? index.object_size() : index.end(index.samples() - 1);
+      if (unit++ % step == 0) all.push_back({shard(url, index.object_size(), index.etag()), end});
+      continue;
+    }
+    for (std::size_t s = 0; s < index.samples(); ++s) {
+      if (unit++ % step != 0) continue;
+      for (std::size_t f = 0; f < index.field_count(s); ++f) {
+        const shard_index::object o = index.object_at(s, f);
+        const std::uint64_t size = index.field_at(s, f).size;
+        std::string name = url + (index.name().empty() ? "" : "/");
+        name += o.path;
+        all.push_back({shard(std::move(name), size, o.etag), size});
+      }
+    }
+  }
+  std::uint64_t blocks = 0, number = 0, held = 0, looked = 0;
+  for (const range& r : all) blocks += parts(r.end, MiB);
+  const std::uint64_t every = parts(blocks, 4096);
+  for (const range& r : all) {
+    for (std::uint64_t at = 0; at < r.end; at += MiB) {
+      if (number++ % every != 0) continue;
+      const std::uint64_t length = std::min<std::uint64_t>(MiB, r.end - at);
+      held += store.held_on_disk(r.object, at, length);
+      looked += length;
+    }
+  }
+  if (looked == 0) return;
+  // What pads the samples lies between them.
+  const double share = static_cast<double>(held) / static_cast<double>(looked);
+  training.held_of = indexes.sample_bytes();
+  training.held = static_cast<std::uint64_t>(share * static_cast<double>(training.held_of) + 0.5);
 }
 
 /// Of all arrays; 0 where there are none.
