@@ -34,7 +34,7 @@ enum class sample_format : unsigned char {
   arrays,
   /// Shards are TFRecord files, plain, or compressed by members of gzip, frames of zstd or a stream of zlib: each
   /// record is a sample of one field, "record", whose key is the file's name, `#` and the record's number from 0.
-  /// Members and frames with more than 16 MiB of records are groups, which are unpacked as a whole (shard_format says
+  /// Members and frames with more than 1 MiB of records are groups, which are unpacked as a whole (shard_format says
   /// what that means for order and memory); those with more than 4 GiB are refused. Every CRC32C of a file is compared
   /// when its index is made, and the records' again when they are read. For tf.Example: records/tf_example.hpp.
   tfrecord,

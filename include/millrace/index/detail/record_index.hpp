@@ -31,7 +31,7 @@ class record_index_builder final : public shard_scanner {
   /// `head`: the first text_head_bytes of the object, or all of it. Throws decode_error where they are neither of that
   /// format, which is lines, tfrecord or recordio, nor what is compressed by frames. `longest`: of lines, in bytes.
   /// Neighbouring frames with fewer than `frames.least` bytes of text are one entry of the index; records are read by
-  /// groups where one has more than `frames.most`, and refused beyond `frames.group`.
+  /// groups where one has more than `frames.grouped`, and refused where a group has more than `frames.most_group`.
   record_index_builder(std::string name, shard object, std::string_view head, std::size_t longest,
                        sample_format format = sample_format::lines, frame_bounds frames = frame_bounds());
 

@@ -102,17 +102,15 @@ MILLRACE_INLINE void record_index_builder::unpack(std::string_view piece) {
                           where{object_.shown(), frame_, {}});
     }
     add_records(text);
-    if (at_ - frame_text_ > frames_.most) {
-      if (lines) {
-        throw decode_error("this frame of " + kind +
-                               " has more than 16 MiB of text, and a line cannot be read without all of it: write "
-                               "frames of some MiB (" +
-                               (kind_ == tar::format::gzip ? "`bgzip`" : "`split -C 4M --filter=zstd`") +
-                               "), unpack it, or read it as a stream, by shard_epochs() and lines()",
-                           where{object_.shown(), frame_, {}});
-      }
-      in_groups_ = true;
+    if (lines && at_ - frame_text_ > most_frame_text) {
+      throw decode_error("this frame of " + kind +
+                             " has more than 16 MiB of text, and a line cannot be read without all of it: write "
+                             "frames of some MiB (" +
+                             (kind_ == tar::format::gzip ? "`bgzip`" : "`split -C 4M --filter=zstd`") +
+                             "), unpack it, or read it as a stream, by shard_epochs() and lines()",
+                         where{object_.shown(), frame_, {}});
     }
+    in_groups_ = in_groups_ || (!lines && at_ - frame_text_ > frames_.grouped);
     if (in_groups_) check_group(groups_.size() / 2 - 1, at_);
     if (unpacker_->between_frames()) end_frame();
   }
@@ -120,9 +118,9 @@ MILLRACE_INLINE void record_index_builder::unpack(std::string_view piece) {
 
 /// Group `g`, which ends at byte `end` of the text.
 MILLRACE_INLINE void record_index_builder::check_group(std::size_t g, std::uint64_t end) const {
-  if (end - groups_[2 * g + 1] <= frames_.group) return;
+  if (end - groups_[2 * g + 1] <= frames_.most_group) return;
   throw decode_error(std::string("the frames of ") + frames_name(kind_) + " that begin here have more than " +
-                         std::to_string(frames_.group) +
+                         std::to_string(frames_.most_group) +
                          " bytes of records, which are read together, as none can be read without all of its frame: "
                          "unpack the object, or write it as frames of some MiB, or as several objects",
                      where{object_.shown(), groups_[2 * g], {}});

@@ -20,19 +20,20 @@ namespace millrace::detail {
 inline constexpr std::uint64_t most_frame_text = 16 * MiB;
 /// Neighbouring frames with less text are one entry of an index.
 inline constexpr std::uint64_t least_frame_text = 256 * KiB;
-/// The most text of a frame of records, which are read together where it has more than most_frame_text.
+/// Records in a frame with more text are read together: each slice of it would unpack it from its beginning.
+inline constexpr std::uint64_t least_group_text = MiB;
 inline constexpr std::uint64_t most_group_text = 4 * GiB;
 
 /// The bounds of a compressed object's frames in bytes of text; other ones are for tests.
 class frame_bounds {
  public:
   constexpr frame_bounds() noexcept = default;
-  explicit constexpr frame_bounds(std::uint64_t shortest, std::uint64_t longest = most_frame_text,
+  explicit constexpr frame_bounds(std::uint64_t shortest, std::uint64_t of_groups = least_group_text,
                                   std::uint64_t longest_group = most_group_text) noexcept
-      : least(shortest), most(longest), group(longest_group) {}
+      : least(shortest), grouped(of_groups), most_group(longest_group) {}
   std::uint64_t least = least_frame_text;
-  std::uint64_t most = most_frame_text;
-  std::uint64_t group = most_group_text;
+  std::uint64_t grouped = least_group_text;
+  std::uint64_t most_group = most_group_text;
 };
 
 /// Whether it begins like a stream of zlib (RFC 1950 2.2) without a preset dictionary.
