@@ -198,8 +198,7 @@ class progress {
   }
   void show(std::uint64_t done, std::uint64_t samples, bool last = false) {
     const std::int64_t now = mill::monotonic_ns();
-    const bool terminal = ::isatty(2) != 0;
-    if (!last && now - drawn_ < (terminal ? 200'000'000 : 10'000'000'000)) return;
+    if (!last && now - drawn_ < (terminal_ ? 200'000'000 : 10'000'000'000)) return;
     drawn_ = now;
     done = std::min(done, total_);
     const double seconds = static_cast<double>(now - begun_) * 1e-9;
@@ -214,13 +213,14 @@ class progress {
     }
     const std::uint64_t percent =
         total_ == 0 ? 100 : static_cast<std::uint64_t>(100.0 * static_cast<double>(done) / static_cast<double>(total_));
-    std::fprintf(stderr, "%s%s: %s of %s (%llu %%), %s samples, %s/s%s%s", terminal ? "\r\x1b[K" : "", what_,
+    std::fprintf(stderr, "%s%s: %s of %s (%llu %%), %s samples, %s/s%s%s", terminal_ ? "\r\x1b[K" : "", what_,
                  shown(done).c_str(), shown(total_).c_str(), number(percent),
                  mill::format_count(static_cast<double>(samples)).c_str(), mill::format_bytes(rate).c_str(),
-                 left.c_str(), terminal && !last ? "" : "\n");
+                 left.c_str(), terminal_ && !last ? "" : "\n");
   }
 
  private:
+  const bool terminal_ = ::isatty(2) != 0;  // asked once: show() is called for each sample
   const char* what_ = "";
   std::uint64_t total_ = 0;
   std::uint64_t begun_at_ = 0;

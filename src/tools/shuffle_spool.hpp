@@ -287,6 +287,7 @@ class shuffle_spool {
   mill::task<void> reserve(part& p, std::size_t bytes, std::size_t buffer) {
     if (p.memory && p.memory.capacity() - p.filled >= bytes) co_return;
     co_await flush(p);
+    if (p.memory && p.memory.capacity() >= bytes) co_return;
     p.memory = mill::writable_bytes::allocate(std::max(bytes, buffer));
   }
   mill::task<void> flush(part& p) {

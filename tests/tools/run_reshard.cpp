@@ -6,26 +6,32 @@
 // Python's tarfile: run_reshard MILLRACE-LS MILLRACE-CAT MILLRACE-RESHARD VERSION.
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <millrace/base/clock.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
@@ -549,6 +555,55 @@ void check_reshard(const tools_under_test& t, mill::s3_server::background& serve
   return child;
 }
 
+/// What a child does to a folder or asks of a server, to be waited for.
+class activity {
+ public:
+  /// Files that are made, written or renamed in a folder, which is made.
+  explicit activity(const std::string& folder) : descriptor_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    std::filesystem::create_directories(folder);
+    const bool watched = ::inotify_add_watch(descriptor_, folder.c_str(), IN_CREATE | IN_MODIFY | IN_MOVED_TO) >= 0;
+    require(watched, "the folder cannot be watched: " + folder);
+  }
+  /// Requests.
+  explicit activity(mill::s3_server::request_log& log)
+      : log_(&log), descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    log.notify(descriptor_);
+  }
+  activity(const activity&) = delete;
+  activity& operator=(const activity&) = delete;
+  ~activity() {
+    if (log_ != nullptr) log_->notify(-1);
+    ::close(descriptor_);
+  }
+
+  /// Waits for some of it, and returns how much; 0: the child has ended before.
+  std::uint64_t wait(::pid_t child) {
+    const int ended = static_cast<int>(::syscall(SYS_pidfd_open, child, 0));
+    ::pollfd all[2] = {{descriptor_, POLLIN, 0}, {ended, POLLIN, 0}};
+    int ready = -1;
+    do {
+      ready = ::poll(all, 2, 60'000);
+    } while (ready < 0 && errno == EINTR);
+    require(ended >= 0 && ready > 0, "the program does nothing for a minute");
+    ::close(ended);
+    if (ready <= 0 || all[0].revents == 0) return 0;
+    alignas(::inotify_event) char memory[64 * 1024];
+    const ::ssize_t came = ::read(descriptor_, memory, sizeof memory);
+    std::uint64_t events = 0;
+    if (log_ != nullptr) std::memcpy(&events, memory, sizeof events);
+    for (::ssize_t at = 0; log_ == nullptr && at < came; ++events) {
+      ::inotify_event one;
+      std::memcpy(&one, memory + at, sizeof one);
+      at += static_cast<::ssize_t>(sizeof one + one.len);
+    }
+    return events;
+  }
+
+ private:
+  mill::s3_server::request_log* log_ = nullptr;
+  int descriptor_;
+};
+
 /// Kills a job at other moments each time until it ends by itself, and once more from the beginning, until it was hit
 /// often enough in all of its phases. The shards are those of a run that was not killed, byte by byte.
 void check_kills(const tools_under_test& t, mill::s3_server::background& server, bool to_store, bool shuffle) {
@@ -592,11 +647,9 @@ void check_kills(const tools_under_test& t, mill::s3_server::background& server,
     }
     return all;
   };
-  const std::int64_t begin = mill::monotonic_ns();
   int status = 0;
   const bool ended = ::waitpid(start(command(place_of("whole")), log), &status, 0) > 0 && status == 0;
   require(ended, "it did not end: " + read_file(log));
-  const std::int64_t took = mill::monotonic_ns() - begin;
   const std::map<std::string, std::string> whole = shards_of(place_of("whole"));
   const auto phase_of = [](const std::string& journal) {
     const std::size_t at = journal.find("\nphase ");
@@ -609,26 +662,29 @@ void check_kills(const tools_under_test& t, mill::s3_server::background& server,
     const std::string place = place_of("killed-" + std::to_string(rounds));
     for (bool over = false; !over; ++i) {
       std::string seen = read_file(spool + "/journal");
+      // Of a repacking into a store its requests tell how far it is.
+      std::optional<activity> seen_of;
+      if (shuffle || !to_store) {
+        seen_of.emplace(shuffle ? spool : place);
+      } else {
+        seen_of.emplace(server.log());
+      }
       const ::pid_t child = start(command(place), log);
-      ::pid_t gone = 0;
       if (shuffle && i < 200) {
         // A checkpoint or a few on, in the phase that has been killed less: each gets further than the one before.
         const int aim = by_phase[0] <= by_phase[1] ? 0 : 1;
-        for (int changes = 0; gone == 0 && changes <= (aim == 0 ? i % 4 : 0);) {
-          ::usleep(100);
-          gone = ::waitpid(child, &status, WNOHANG);
+        for (int changes = 0; changes <= (aim == 0 ? i % 4 : 0) && seen_of->wait(child) != 0;) {
           std::string journal = read_file(spool + "/journal");
           if (journal == seen || phase_of(journal) < aim) continue;
           seen = std::move(journal);
           ++changes;
         }
       } else if (i < 200) {
-        ::usleep(static_cast<::useconds_t>(took / 1000 * (i % 12 + 1) / 13));
+        std::uint64_t left = static_cast<std::uint64_t>(3 * (i % 60) + 1);
+        for (std::uint64_t did = 1; left > 0 && did != 0; left -= std::min(left, did)) did = seen_of->wait(child);
       }
-      if (gone == 0) {
-        if (i < 200) ::kill(child, SIGKILL);
-        gone = ::waitpid(child, &status, 0);
-      }
+      if (i < 200) ::kill(child, SIGKILL);  // one that has ended stays ended
+      const ::pid_t gone = ::waitpid(child, &status, 0);
       require(gone == child, "the program is gone");
       over = WIFEXITED(status);
       if (over) {

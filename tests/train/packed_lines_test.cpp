@@ -134,7 +134,7 @@ seen_samples model_of(const std::map<std::string, std::string>& files, const epo
 /// An index whose entries are single frames, however short.
 shard_index index_by_frames(const std::string& name, const std::string& object, std::uint64_t least = 1) {
   detail::record_index_builder builder(name, shard("mem:d/" + name), std::string_view(object).substr(0, 512), 16 * MiB,
-                                       sample_format::lines, least);
+                                       sample_format::lines, detail::frame_bounds(least));
   for (std::size_t at = 0; at < object.size(); at += 1000) builder.add(std::string_view(object).substr(at, 1000));
   return builder.finish(object.size(), "\"v1\"");
 }

@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -78,6 +80,53 @@ for i in range(files):
             data = drawn(r)
             out.write(framed(data))
             says.write(data.hex() + '\n')
+)PY";
+
+/// `python3 reference.py SEED FILES RECORDS`: writes d/0.rec with d/0.idx by MXNet's own recordio and, in d/0.txt, what
+/// its own reader makes of each record: labels, id, id2 and data. Then reads what `writer` has written in this folder.
+/// Ends with 77 where there is no mxnet.
+constexpr const char* reference = R"PY(
+import os, random, struct, sys
+try:
+    import numpy as np
+    from mxnet import recordio
+except ImportError as e:
+    print(e, file=sys.stderr)
+    sys.exit(77)
+MAGIC = struct.pack('<I', 0xced7230a)
+
+def drawn(r):
+    """Bytes with the magic at multiples of 4, which makes parts of them, and elsewhere, which does not."""
+    data = r.randbytes(r.choice([0, 1, 4, 24, r.randrange(2000)]))
+    for _ in range(r.choice([0, 0, 1, 5])):
+        data += b'\0' * (-len(data) % 4 if r.random() < 0.7 else r.randrange(4))
+        data += MAGIC * r.randrange(1, 4) + r.randbytes(r.randrange(30))
+    return data
+
+seed, files, records = (int(a) for a in sys.argv[1:4])
+r = random.Random(seed)
+os.mkdir('d')
+for i in range(files):
+    out = recordio.MXIndexedRecordIO('d/%d.idx' % i, 'd/%d.rec' % i, 'w')
+    for k in range(records):
+        kind = r.randrange(3)
+        label = float(r.randrange(1000)) if kind == 0 else r.uniform(-9, 9) if kind == 1 else \
+            np.array([r.uniform(-9, 9) for _ in range(r.randrange(1, 20))], dtype=np.float32)
+        header = recordio.IRHeader(0, label, r.getrandbits(64), r.choice([0, r.getrandbits(64)]))
+        out.write_idx(k, recordio.pack(header, drawn(r)))
+    out.close()
+    back = recordio.MXIndexedRecordIO('d/%d.idx' % i, 'd/%d.rec' % i, 'r')
+    with open('d/%d.txt' % i, 'w') as says:
+        for k in range(records):
+            header, data = recordio.unpack(back.read_idx(k))
+            labels = np.atleast_1d(np.asarray(header.label, dtype='<f4')).tobytes()
+            says.write('%s,%d,%d,%s\n' % (labels.hex(), header.id, header.id2, data.hex()))
+    assert back.read() is None
+for i in range(files):
+    theirs = recordio.MXRecordIO('%d.rec' % i, 'r')
+    for line in open('%d.txt' % i):
+        assert theirs.read().hex() == line.strip(), line
+    assert not theirs.read()
 )PY";
 
 constexpr std::uint32_t magic = 0xced7230a;
@@ -284,4 +333,65 @@ TEST_CASE("MXNet's header gives labels, ids and data, and fields of a sample") {
   sample none;
   none.mark.padding = true;
   CHECK(mx_fields()(none).fields.empty());
+}
+
+TEST_CASE("what MXNet's own recordio writes is what its own reader reads") {
+  if (!test::have_tool("python3")) MILLRACE_SKIP("no python3");
+  const test::temporary_folder folder;
+  test::write_file(folder.path() + "/write.py", writer);
+  test::write_file(folder.path() + "/reference.py", reference);
+  const char* const given = std::getenv("MILLRACE_MXNET_PYTHON");
+  const std::string python = given == nullptr ? "python3" : given;
+  REQUIRE(test::shell("cd '" + folder.path() + "' && python3 write.py 5 6 400"));
+  const int status = std::system(("cd '" + folder.path() + "' && " + python + " reference.py 6 6 700 2> said").c_str());
+  if (status != 0) {
+    std::ifstream said(folder.path() + "/said");
+    INFO(std::string(std::istreambuf_iterator<char>(said), {}));
+    REQUIRE((WIFEXITED(status) && WEXITSTATUS(status) == 77));
+    MILLRACE_SKIP("mxnet is not installed (MILLRACE_MXNET_PYTHON names a Python that has it)");
+  }
+  std::size_t several = 0;
+  std::size_t seen = 0;
+  std::map<std::string, std::string> wanted;  // by key
+  std::map<std::string, std::string> objects;
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = std::to_string(i) + ".rec";
+    std::ifstream in(folder.path() + "/d/" + name, std::ios::binary);
+    objects[name] = std::string(std::istreambuf_iterator<char>(in), {});
+    std::ifstream says(folder.path() + "/d/" + std::to_string(i) + ".txt");
+    std::size_t k = 0;
+    for (std::string line; std::getline(says, line); ++k) wanted[name + '#' + std::to_string(k)] = line;
+    // The offsets of MXNet's own index are those of ours.
+    const shard_index index = index_of(name, objects[name], 997);
+    std::ifstream places(folder.path() + "/d/" + std::to_string(i) + ".idx");
+    std::size_t number = 0;
+    std::uint64_t place = 0;
+    for (k = 0; places >> number >> place; ++k) {
+      if (number != k || index.offset(k) != place) FAIL(name << " record " << k << " at " << place);
+    }
+    CHECK(k == index.samples());
+  }
+  REQUIRE(wanted.size() == 4200);
+  const auto hex = [](std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+      out += "0123456789abcdef"[static_cast<unsigned char>(c) >> 4];
+      out += "0123456789abcdef"[static_cast<unsigned char>(c) & 15];
+    }
+    return out;
+  };
+  const dataset data = dataset_of(test::store_of(objects), objects, 16);
+  runtime rt;
+  for (const sample& s : rt.run(epochs(data, {.seed = 1, .epochs = 1, .batch = 1}))) {
+    const mx_record r(s["record"], s.from.at(s.key));
+    std::string labels(4 * r.labels.size(), '\0');
+    std::memcpy(labels.data(), r.labels.data(), labels.size());
+    const std::string is =
+        hex(labels) + ',' + std::to_string(r.id) + ',' + std::to_string(r.id2) + ',' + hex(r.data.view());
+    if (is != wanted.at(s.key)) FAIL(s.key << ": " << is << " and not " << wanted.at(s.key));
+    ++seen;
+    if (r.data.view().find("\x0a\x23\xd7\xce") != std::string_view::npos) ++several;
+  }
+  CHECK(seen == 4200);
+  CHECK(several > 1000);
 }

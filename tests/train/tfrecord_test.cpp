@@ -6,6 +6,7 @@
 #include <millrace/index/detail/record_index.hpp>
 
 #include <zlib.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +29,7 @@
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/index_shard.hpp>
 #include <millrace/index/shard_index.hpp>
+#include <millrace/loader/run.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -108,11 +111,16 @@ std::string gzip_member(std::string_view text, int window = 16 + 15) {
   return out;
 }
 
+std::string gzip_of(std::string_view text) { return gzip_member(text); }
+/// As TensorFlow's TFRecordOptions("ZLIB") writes it.
+std::string zlib_stream(std::string_view text) { return gzip_member(text, 15); }
+
 /// By pieces of `piece` bytes.
 shard_index index_of(const std::string& object, std::size_t piece = 1000, bool size_known = true) {
   shard of("mem:d/x");
   if (size_known) of.size = object.size();
-  detail::record_index_builder builder("x", of, std::string_view(object).substr(0, 512), 0, sample_format::tfrecord, 1);
+  detail::record_index_builder builder("x", of, std::string_view(object).substr(0, 512), 0, sample_format::tfrecord,
+                                       detail::frame_bounds(1));
   for (std::size_t at = 0; at < object.size(); at += piece) builder.add(std::string_view(object).substr(at, piece));
   return builder.finish(object.size(), "\"v1\"");
 }
@@ -126,6 +134,22 @@ dataset dataset_of(const std::shared_ptr<const storage>& store, const std::map<s
                                          sample_format::tfrecord);
     builder.add(content);
     all.push_back(builder.finish(content.size(), "\"v1\""));
+  }
+  return dataset(store, std::make_shared<const index_set>(std::move(all)), {.prefix = "mem:d/", .slice = slice});
+}
+
+/// The same, with these bounds of frames.
+dataset with_frames(const std::shared_ptr<const storage>& store, const std::map<std::string, std::string>& objects,
+                    std::uint64_t slice, detail::frame_bounds frames) {
+  std::vector<shard_index> all;
+  for (const auto& [name, content] : objects) {
+    detail::record_index_builder builder(name, shard("mem:d/" + name), std::string_view(content).substr(0, 512), 0,
+                                         sample_format::tfrecord, frames);
+    for (std::size_t at = 0; at < content.size(); at += 333) builder.add(std::string_view(content).substr(at, 333));
+    all.push_back(builder.finish(content.size(), "\"v1\""));
+    const std::string text = all.back().text();
+    std::string_view rest = text;
+    CHECK(shard_index::read(rest, "x") == all.back());
   }
   return dataset(store, std::make_shared<const index_set>(std::move(all)), {.prefix = "mem:d/", .slice = slice});
 }
@@ -244,6 +268,18 @@ TEST_CASE("the index of TFRecord files that a run makes, and those of Python") {
     CHECK((first.samples == test::model_of(records, o, 32)));
     CHECK(data.samples() == 1500U);
   }
+  // As Python's zlib and gzip compress them.
+  REQUIRE(test::shell("cd '" + folder.path() +
+                      "' && python3 -c \"import gzip, zlib\nfor i in range(5):\n    data = open('%d.tfrecord' % i, "
+                      "'rb').read()\n    open('%d.z' % i, 'wb').write((zlib if i % 2 else gzip).compress(data))\""));
+  std::map<std::string, std::string> packed;
+  for (int i = 0; i < 5; ++i) {
+    std::ifstream in(folder.path() + '/' + std::to_string(i) + ".z", std::ios::binary);
+    packed[std::to_string(i) + ".tfrecord"] = std::string(std::istreambuf_iterator<char>(in), {});
+  }
+  const dataset of_packed(std::shared_ptr<const storage>(test::store_of(packed)), "mem:d/",
+                          {.index = folder.path() + "/packed.index", .format = sample_format::tfrecord, .slice = 32});
+  CHECK((trained(rt, of_packed, o).samples == test::model_of(records, o, 32)));
   // The file is there now, and of this format alone.
   const dataset again(std::shared_ptr<const storage>(store), "mem:d/",
                       {.index = index, .format = sample_format::tfrecord, .slice = 32});
@@ -298,8 +334,6 @@ TEST_CASE("TFRecord files that are damaged, cut, or none, are refused by object,
   detail::append_le(length, 1'000'000, 8);
   CHECK_THAT(refusal(file + length + masked(length) + "abc"), Contains("record 4 ends at byte 100"));
 
-  CHECK_THAT(refusal(gzip_member(file, 15)), Contains("mem:d/x at byte 0: this is zlib data, of which no record can be "
-                                                      "read alone: unpack it, by `pigz -dz` for example"));
   CHECK_THAT(refusal("BZh91AY&SY" + file), Contains("this is bzip2 data, of which no record can be read alone"));
   const test::tar_dataset tars({3}, 10);
   CHECK_THAT(refusal(tars.store->objects.begin()->second), Contains("this is a tar archive and no TFRecord file"));
@@ -399,7 +433,7 @@ TEST_CASE("compressed TFRecord files are read by members, where these are small"
   rng random(9);
   record_files records;
   std::map<std::string, std::string> objects;
-  for (const char* const name : {"a.gz", "b.gz", "c"}) {
+  for (const char* const name : {"a.gz", "b.gz", "c", "d.z"}) {
     records[name] = drawn_records(random, 60, 90);
     records[name].emplace_back("one more");
     const std::string file = file_of(records[name]);
@@ -408,23 +442,12 @@ TEST_CASE("compressed TFRecord files are read by members, where these are small"
     const std::size_t size = *name == 'a' ? file.size() + 1 : 100;
     for (std::size_t at = 0; at < file.size(); at += size) object += gzip_member(file.substr(at, size));
     if (*name == 'c') object = file;
+    if (*name == 'd') object = zlib_stream(file);
   }
   const auto store = test::store_of(objects);
   const epochs_options o = small_training();
   runtime rt;
-  std::vector<shard_index> all;
-  for (const auto& [name, content] : objects) {
-    detail::record_index_builder builder(name, shard("mem:d/" + name), std::string_view(content).substr(0, 512), 0,
-                                         sample_format::tfrecord, 1);
-    builder.add(content);
-    all.push_back(builder.finish(content.size(), "\"v1\""));
-    const std::string text = all.back().text();
-    std::string_view rest = text;
-    CHECK(shard_index::read(rest, "x") == all.back());
-    CHECK(all.back().is_packed() == (name != "c"));
-  }
-  const dataset data(std::shared_ptr<const storage>(store), std::make_shared<const index_set>(std::move(all)),
-                     {.prefix = "mem:d/", .slice = 4});
+  const dataset data = with_frames(store, objects, 4, detail::frame_bounds(1));
   epochs_options mine = o;
   std::size_t count = 0;
   test::seen_samples got;
@@ -440,16 +463,174 @@ TEST_CASE("compressed TFRecord files are read by members, where these are small"
   const std::string small = file_of({"one", "two", "three"});
   std::string damaged = small;
   damaged[25] = '?';
-  CHECK_THAT(failure_of([&] { index_of(gzip_member(damaged)); }),
-             Contains("mem:d/x at byte 0: record 1, at byte 19 of what the object is unpacked to, is damaged: "));
-  CHECK_THAT(failure_of([&] { index_of(gzip_member(small.substr(0, 30))); }),
-             Contains("the object ends in the middle of record 1, at byte 19 of what the object is unpacked to,"));
-  const std::string one = framed(std::string(MiB, 'r'));
-  std::string large;
-  for (int n = 0; n < 17; ++n) large += one;
-  CHECK_THAT(failure_of([&] { index_of(gzip_member(large), MiB); }),
-             Contains("mem:d/x at byte 0: this frame of gzip has more than 16 MiB of records, and none can be read "
-                      "without all of it: unpack it (`gunzip`), or compress it by blocks (`bgzip`)"));
+  for (const auto& pack : {gzip_of, zlib_stream}) {
+    CHECK_THAT(failure_of([&] { index_of(pack(damaged)); }),
+               Contains("mem:d/x at byte 0: record 1, at byte 19 of what the object is unpacked to, is damaged: "));
+    CHECK_THAT(failure_of([&] { index_of(pack(small.substr(0, 30))); }),
+               Contains("the object ends in the middle of record 1, at byte 19 of what the object is unpacked to,"));
+  }
+}
+
+TEST_CASE("TFRecord files in large frames, as TensorFlow writes them, are read by groups on one to three ranks") {
+  rng random(10);
+  record_files records;
+  std::map<std::string, std::string> objects;
+  // One member or stream each, several of which some end between records, and one file that is not compressed.
+  for (const char* const name : {"a.gz", "b.z", "c.gz", "d", "e.zst"}) {
+    records[name] = drawn_records(random, 25, 200);
+    records[name].resize(std::max<std::size_t>(records[name].size(), 5), "x");
+    const std::string file = file_of(records[name]);
+    objects[name] = *name == 'a' ? gzip_of(file) : *name == 'b' ? zlib_stream(file) : *name == 'd' ? file : "";
+    if (*name == 'e') {
+      std::string packed(ZSTD_compressBound(file.size()), '\0');
+      packed.resize(ZSTD_compress(packed.data(), packed.size(), file.data(), file.size(), 3));
+      objects[name] = packed;
+    }
+    if (*name != 'c') continue;
+    const std::size_t whole = file_of({records[name][0], records[name][1]}).size();
+    const std::size_t inside = whole + file_of({records[name][2]}).size() + 3;
+    objects[name] = gzip_of(file.substr(0, whole)) + gzip_of(file.substr(whole, inside - whole)) + gzip_of("") +
+                    gzip_of(file.substr(inside)) + std::string(700, '\0');
+  }
+  const auto store = test::store_of(objects);
+  runtime rt;
+  const dataset data = with_frames(store, objects, 0, detail::frame_bounds(1, 20));
+  std::vector<std::uint64_t> counts;
+  std::vector<std::uint64_t> groups;
+  std::vector<std::vector<std::string>> shards;
+  for (const auto& [name, its] : records) {
+    counts.push_back(its.size());
+    if (name == "c.gz") groups.push_back(2);
+    const std::uint64_t rest = its.size() - (name == "c.gz" ? 2 : 0);
+    groups.push_back(rest);  // "d" is shorter than a slice
+    shards.push_back(its);
+    for (std::size_t i = 0; i < its.size(); ++i) shards.back()[i] = name + '#' + std::to_string(i) + '|' + its[i];
+  }
+  const epochs_options o = small_training();
+  test::seen_samples wanted;
+  for (std::uint64_t e = 0; e < o.epochs; ++e) {
+    const sample_order places(std::make_shared<const shard_counts>(counts, groups), o.seed, e,
+                              {.tracks = o.tracks, .slice = *std::max_element(groups.begin(), groups.end()),
+                               .groups = true});
+    for (std::uint64_t g = 0; g < places.size(); ++g) {
+      const sample_place p = places.at(g);
+      wanted[e << 32 | g] = shards[static_cast<std::size_t>(p.shard)][static_cast<std::size_t>(p.ordinal)];
+    }
+  }
+  test::check_trainings(rt, data, o, wanted);
+}
+
+TEST_CASE("TFRecord files of one member of more than 16 MiB are a dataset by their names alone", "[slow]") {
+  rng random(11);
+  record_files records;
+  std::map<std::string, std::string> objects;
+  for (const char* const name : {"0.gz", "1.gz", "2.z"}) {
+    for (std::uint64_t n = 18 + random.below(3); n > 0; --n) {
+      std::string record(MiB - 20 + random.below(40), static_cast<char>(n));
+      for (std::size_t i = 0; i < record.size(); i += 1000) record[i] = static_cast<char>(random.below(256));
+      records[name].push_back(std::move(record));
+    }
+    const std::string file = file_of(records[name]);
+    objects[name] = name[2] == 'z' ? zlib_stream(file) : gzip_of(file);
+  }
+  const auto store = test::store_of(objects);
+  runtime rt;
+  const test::temporary_folder folder;
+  const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
+                     {.index = folder.path() + "/train.index", .format = sample_format::tfrecord});
+  std::multiset<std::string> wanted;
+  std::multiset<std::string> got;
+  for (const auto& [name, its] : records) {
+    for (std::size_t i = 0; i < its.size(); ++i) wanted.insert(name + '#' + std::to_string(i) + '|' + its[i]);
+  }
+  epochs_options o = small_training();
+  o.epochs = 1;
+  for (const auto& [place, s] : trained(rt, data, o).samples) got.insert(s);
+  CHECK(got == wanted);
+}
+
+TEST_CASE("frames of TFRecords that are too large to be read together are refused, and groups beyond a run's memory") {
+  const std::string small = file_of({"one", "two", "three"});
+  const auto object = gzip_of(small) + gzip_of(small);
+  const auto made = [&](detail::frame_bounds bounds) {
+    detail::record_index_builder builder("x", shard("mem:d/x"), object.substr(0, 512), 0, sample_format::tfrecord,
+                                         bounds);
+    builder.add(object);
+    return builder.finish(object.size(), "\"v1\"");
+  };
+  CHECK(made(detail::frame_bounds(1, 30, 60)).groups() == 2);
+  CHECK_THAT(failure_of([&] { made(detail::frame_bounds(1, 30, 40)); }),
+             Contains("mem:d/x at byte 0: the frames of gzip that begin here have more than 40 bytes of records, which "
+                      "are read together, as none can be read without all of its frame: unpack the object, or write "
+                      "it as frames of some MiB, or as several objects"));
+  {
+    const test::temporary_folder folder;
+    const std::string zeros = zlib_stream(file_of(std::vector<std::string>(5, std::string(MiB, '\0'))));
+    const auto store = test::store_of({{"x", zeros}});
+    const dataset data = with_frames(store, {{"x", zeros}}, 0, detail::frame_bounds(1, MiB));
+    epochs_options o = small_training();
+    o.bytes = MiB;
+    const auto run_of = [&](std::size_t budget) {
+      return failure_of([&] {
+        auto r = run(epochs(data, o), {.prefetch_bytes = 64 * KiB, .budget = budget});
+        while (r.next()) continue;
+      });
+    };
+    CHECK_THAT(run_of(4 * MiB), Contains("mem:d/x at byte 0: the group's 5242960 bytes are more than the 4194304 of "
+                                          "the run's memory budget: records are read with all of their frame; unpack "
+                                          "the object, or write it as frames of some MiB"));
+    CHECK(run_of(0) == "no error");
+  }
+  // An index of groups is read as it was written, and the flag is of compressed records alone.
+  const shard_index index = made(detail::frame_bounds(1, 30));
+  const std::string text = index.text();
+  std::string_view rest = text;
+  CHECK(shard_index::read(rest, "x") == index);
+  CHECK(index.has_groups());
+  CHECK(!made(detail::frame_bounds(1)).has_groups());
+  CHECK(made(detail::frame_bounds(1)).digest() != index.digest());
+  std::string plain = index_of(small).text();
+  plain[12] = static_cast<char>(plain[12] | 8);
+  const std::uint32_t crc = slow_crc32c(plain.substr(0, plain.size() - 4));
+  plain.resize(plain.size() - 4);
+  detail::append_le(plain, crc, 4);
+  rest = plain;
+  CHECK_THAT(failure_of([&] { shard_index::read(rest, "x"); }), Contains("at byte 12: the index has flags that"));
+}
+
+TEST_CASE("TFRecord files in large frames that are damaged at drawn places give their samples or an error") {
+  rng random(12);
+  std::vector<std::string> records = drawn_records(random, 30, 300);
+  records.resize(20, "one more");
+  const std::string file = file_of(records);
+  runtime rt;
+  const std::string none = "no error";
+  std::size_t refused = 0;
+  for (int round = 0; round < 60; ++round) {
+    const std::string object = round % 2 == 0 ? gzip_of(file) : zlib_stream(file);
+    const auto store = test::store_of({{"x", object}});
+    const dataset data = with_frames(store, {{"x", object}}, 0, detail::frame_bounds(1, 20));
+    std::string& there = store->objects["mem:d/x"];
+    const std::size_t at = random.below(there.size());
+    there[at] = static_cast<char>(there[at] ^ (1 << random.below(8)));
+    epochs_options o = small_training();
+    o.epochs = 1;
+    test::seen_samples got;
+    const std::string failure = failure_of([&] { got = trained(rt, data, o).samples; });
+    if (failure != none) {
+      ++refused;
+      CHECK_THAT(failure, Contains("mem:d/x at byte 0: the frames of "));
+    }
+    for (const auto& [place, s] : got) {
+      const std::size_t bar = s.find('|');
+      CHECK(s.substr(bar + 1) == records[std::stoul(s.substr(s.find('#') + 1, bar))]);
+    }
+    // The index is made of verified bytes, too.
+    const std::string why = failure_of([&] { index_of(there); });
+    if (why != none) CHECK_THAT(why, Contains("mem:d/x"));
+    CHECK((why == none) == (failure == none));
+  }
+  CHECK(refused > 50);
 }
 
 #endif

@@ -96,8 +96,8 @@ class index_set {
   std::shared_ptr<const shard_counts> counts_;
   std::shared_ptr<const shard_counts> entries_;
   std::shared_ptr<const sample_selection> selection_;
-  /// Adds the lengths of the index's groups.
-  static void add_groups(const shard_index& index, std::vector<std::uint64_t>& groups);
+  /// Adds the lengths of the index's groups; where it has none, slices of `slice` samples.
+  static void add_groups(const shard_index& index, std::uint64_t slice, std::vector<std::uint64_t>& groups);
 
   std::uint64_t sample_bytes_ = 0;
   std::uint64_t largest_group_ = 0;
@@ -133,11 +133,17 @@ inline index_set::index_set(std::vector<shard_index> indexes) {
     sample_bytes_ += index.sample_bytes();
   }
   std::vector<std::uint64_t> groups;
-  const bool grouped = std::all_of(indexes.begin(), indexes.end(), [](const shard_index& i) {
-    return i.format() == sample_format::described && (i.groups() != 0 || i.samples() == 0);
-  });
+  // Of records some shards may be compressed by large frames and others not: those are read by slices of theirs.
+  const bool described = !indexes.empty() && indexes.front().format() == sample_format::described;
+  const auto has_groups = [](const shard_index& i) { return i.has_groups(); };
+  const bool grouped =
+      std::any_of(indexes.begin(), indexes.end(), has_groups) &&
+      (!described || std::all_of(indexes.begin(), indexes.end(),
+                                 [](const shard_index& i) { return i.has_groups() || i.samples() == 0; }));
+  std::uint64_t samples = 0;
+  for (const std::uint64_t n : counts) samples += n;
   for (const shard_index& index : indexes) {
-    if (grouped) add_groups(index, groups);
+    if (grouped) add_groups(index, slice_for(samples, sample_bytes_), groups);
   }
   for (const std::uint64_t n : groups) largest_group_ = std::max(largest_group_, n);
   indexes_ = std::make_shared<const std::vector<shard_index>>(std::move(indexes));
@@ -159,11 +165,12 @@ inline index_set::index_set(const index_set& of, std::shared_ptr<const sample_se
 }
 
 /// The first sample of a group begins where the group's text does. Groups are mostly as long as the one before.
-inline void index_set::add_groups(const shard_index& index, std::vector<std::uint64_t>& groups) {
+inline void index_set::add_groups(const shard_index& index, std::uint64_t slice, std::vector<std::uint64_t>& groups) {
   const std::uint64_t samples = index.samples();
   std::uint64_t first = 0;
+  for (; !index.has_groups() && first < samples; first += slice) groups.push_back(std::min(slice, samples - first));
   std::uint64_t length = index.groups() == 0 ? 0 : samples / index.groups();
-  for (std::size_t g = 0; g < index.groups(); ++g) {
+  for (std::size_t g = 0; index.has_groups() && g < index.groups(); ++g) {
     const std::uint64_t end = index.group_text_end(g);
     const bool last = g + 1 == index.groups();
     std::uint64_t next = last ? samples : first + length;

@@ -116,7 +116,7 @@ class scan_of_shard {
 /// What is unusual about the archive's end, but no error, is logged, as by untar(). Errors: those of the store;
 /// archive_error, as of untar_plain() and group_samples(), for what cannot be read or grouped, for compressed archives,
 /// and for records that are damaged or cut; decode_error, as of lines(), for what is no text, for compressed text and
-/// records that cannot be read by frames (sample_format) and for a line that is too long; s3::checksum_error, when it
+/// records in frames that are too large (sample_format) and for a line that is too long; s3::checksum_error, when it
 /// was read twice, and they say whether it was the same; changed_error where the size is not the one that was listed.
 template <class Storage = storage>
 task<shard_index> index_shard(std::shared_ptr<const Storage> from, shard object, std::string name,

@@ -32,10 +32,11 @@ enum class sample_format : unsigned char {
   /// Rows of arrays in memory or in mapped files are the samples: those of a dataset of `arrays`, which needs no option
   /// for it. No file of an index is of this format.
   arrays,
-  /// Shards are TFRecord files, plain, or compressed by members of gzip or frames of zstd with at most 16 MiB of
-  /// records each: each record is a sample of one field, "record", whose key is the file's name, `#` and the record's
-  /// number from 0. Every CRC32C of a file is compared when its index is made, and the records' again when they are
-  /// read. For tf.Example: records/tf_example.hpp.
+  /// Shards are TFRecord files, plain, or compressed by members of gzip, frames of zstd or a stream of zlib: each
+  /// record is a sample of one field, "record", whose key is the file's name, `#` and the record's number from 0.
+  /// Members and frames with more than 1 MiB of records are groups, which are unpacked as a whole (shard_format says
+  /// what that means for order and memory); those with more than 4 GiB are refused. Every CRC32C of a file is compared
+  /// when its index is made, and the records' again when they are read. For tf.Example: records/tf_example.hpp.
   tfrecord,
   /// Shards are RecordIO files, as MXNet writes them (`.rec`; its `.idx` is not needed): as tfrecord, but without
   /// checksums of their own. Records of several parts are joined when they are read. For MXNet's header and labels:

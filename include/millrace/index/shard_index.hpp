@@ -76,7 +76,8 @@ class sample_index_builder;
 ///                        others
 ///          12   4        flags: bit 0 checksums are there, bit 1 hashes of keys are there (of all but tars: keys are
 ///                        known), bit 2 samples' offsets are those of their headers (else of their first body less
-///                        512), bits 8 to 15, from version 2 on, the sample_format; the others 0
+///                        512), bit 3 frames are groups (has_groups(); of version 3), bits 8 to 15, from version 2 on,
+///                        the sample_format; the others 0
 ///          16   8        length of this index in bytes, all of it
 ///          24   8        length of the object
 ///          32   8        S: samples
@@ -153,8 +154,11 @@ class shard_index {
   detail::frame_range frames_of(std::uint64_t begin, std::uint64_t end) const noexcept;
   /// Whether it is of compressed text: then offsets are those of the text.
   bool is_packed() const noexcept { return !frames_.empty(); }
-  /// Of a shard_format whose samples are unpacked by groups: how many there are, that of a sample that begins at this
-  /// byte of the text, and what group `g` takes in the object and in the text.
+  /// Whether its samples are unpacked by groups: those of a shard_format, or records in frames that are too large to be
+  /// unpacked for each (sample_format::tfrecord).
+  bool has_groups() const noexcept { return groups() != 0 && (is_described() || (flags_ & in_groups) != 0); }
+  /// How many groups there are, that of a sample that begins at this byte of the text, and what group `g` takes in the
+  /// object and in the text.
   std::size_t groups() const noexcept { return is_packed() ? frames_.size() / 2 - 1 : 0; }
   std::size_t group_of(std::uint64_t offset) const noexcept;
   detail::frame_range group(std::size_t g) const noexcept {
@@ -271,7 +275,8 @@ class shard_index {
   static constexpr std::uint32_t with_checksums = 1;
   static constexpr std::uint32_t with_keys = 2;
   static constexpr std::uint32_t with_headers = 4;
-  static constexpr std::uint32_t all_flags = 7;
+  static constexpr std::uint32_t in_groups = 8;
+  static constexpr std::uint32_t all_flags = 15;
   static constexpr std::size_t head_bytes = 64;
   static constexpr std::string_view magic = "mrindex\n";
   static constexpr std::size_t packed_etag = 255;

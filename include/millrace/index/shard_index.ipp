@@ -420,7 +420,8 @@ class shard_index::parser {
     out.flags_ = static_cast<std::uint32_t>(number(12, 4));
     const std::uint64_t format = version == 1 ? 0 : number(13, 1);
     if (version != 1) out.flags_ &= ~0xff00U;
-    if ((out.flags_ & ~all_flags) != 0) {
+    const bool in_frames = version == 3 || (out.flags_ & shard_index::in_groups) == 0;
+    if ((out.flags_ & ~all_flags) != 0 || !in_frames) {
       fail(12, "the index has flags that version " + std::to_string(version) + " does not know");
     }
     if (version == 2 && (format == 0 || format == static_cast<std::uint64_t>(sample_format::arrays) ||

@@ -298,7 +298,12 @@ MILLRACE_INLINE const tf_feature& tf_example::operator[](std::string_view name) 
 MILLRACE_INLINE sample tf_fields::operator()(sample s) const {
   if (s.weight() == 0) return s;
   const bytes record = s["record"];
-  const tf_example all(record, s.from.at(s.key), names_);
+  tf_example all;
+  try {
+    all = tf_example(record, where(), names_);
+  } catch (const decode_error&) {
+    all = tf_example(record, s.from.at(s.key), names_);  // throws, with the place, which no other record pays for
+  }
   for (const std::string& name : names_) {
     if (all.find(name) != nullptr || all.find_list(name) != nullptr) continue;
     static_cast<void>(tf_example(record, s.from.at(s.key))[name]);  // throws, and names all that are there

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
@@ -22,15 +23,17 @@
 namespace millrace::detail {
 
 /// Makes the index of a text file, or of one of records, from its bytes. Of text it finds the lines that lines() makes
-/// of it, and refuses what that refuses; of TFRecords it compares every checksum. Compressed data of which no part can
-/// be unpacked alone is refused. What a compressed object is unpacked to is called its text, whatever it is.
+/// of it, and refuses what that refuses; of TFRecords it compares every checksum. Where frames of records are too large
+/// for one to be unpacked for each slice, it makes groups of them (shard_index::has_groups()); text in such frames is
+/// refused. What a compressed object is unpacked to is called its text, whatever it is.
 class record_index_builder final : public shard_scanner {
  public:
   /// `head`: the first text_head_bytes of the object, or all of it. Throws decode_error where they are neither of that
   /// format, which is lines, tfrecord or recordio, nor what is compressed by frames. `longest`: of lines, in bytes.
-  /// Neighbouring frames with fewer than `least_frame` bytes of text are one entry of the index.
+  /// Neighbouring frames with fewer than `frames.least` bytes of text are one entry of the index; records are read by
+  /// groups where one has more than `frames.grouped`, and refused where a group has more than `frames.most_group`.
   record_index_builder(std::string name, shard object, std::string_view head, std::size_t longest,
-                       sample_format format = sample_format::lines, std::uint64_t least_frame = least_frame_text);
+                       sample_format format = sample_format::lines, frame_bounds frames = frame_bounds());
 
   /// Whether add() unpacks, which is work for a pool.
   bool packed() const noexcept override { return unpacker_ != nullptr; }
@@ -50,6 +53,9 @@ class record_index_builder final : public shard_scanner {
   void add_recordio(std::string_view piece);
   void begin_part();
   void add_records(std::string_view piece);
+  bool between_records() const noexcept;
+  void end_frame();
+  void check_group(std::size_t g, std::uint64_t end) const;
   void close(std::uint64_t offset);
   std::string numbered() const;
 
@@ -71,7 +77,9 @@ class record_index_builder final : public shard_scanner {
   bool more_parts_ = false;
   bool in_record_ = false;
   // Of compressed text:
-  std::uint64_t least_frame_;
+  frame_bounds frames_;
+  std::vector<std::uint64_t> groups_;  // as index_.frames_, of the frames at whose ends records end
+  bool in_groups_ = false;
   tar::format kind_ = tar::format::unknown;
   std::unique_ptr<frame_unpacker> unpacker_;
   std::uint64_t packed_at_ = 0;   // of the object

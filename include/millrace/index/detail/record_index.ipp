@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/crc.hpp>
@@ -42,11 +43,7 @@ MILLRACE_INLINE tar::format records_format(std::string_view head, sample_format 
     return tar::format::unknown;
   }
   const tar::format kind = tar::detect(head);
-  if (kind == tar::format::unknown && head.size() >= 2 && head[0] == '\x78' &&
-      (0x7800U + static_cast<unsigned char>(head[1])) % 31 == 0) {
-    throw decode_error("this is zlib data, of which no record can be read alone: unpack it, by `pigz -dz` for example",
-                       where{of.shown(), 0, {}});
-  }
+  if (kind == tar::format::unknown && begins_zlib(head)) return tar::format::deflate;
   if (kind == tar::format::tar || kind == tar::format::zip || kind == tar::format::seven_zip) {
     throw decode_error(std::string("this is a ") + tar::format_name(kind) + " archive and no " +
                            (tfrecords ? "TFRecord file" : "RecordIO file"),
@@ -57,16 +54,16 @@ MILLRACE_INLINE tar::format records_format(std::string_view head, sample_format 
 
 MILLRACE_INLINE record_index_builder::record_index_builder(std::string name, shard object, std::string_view head,
                                                            std::size_t longest, sample_format format,
-                                                           std::uint64_t least_frame)
+                                                           frame_bounds frames)
     : object_(std::move(object)),
       longest_(longest < UINT32_MAX ? longest : UINT32_MAX - 1),
-      least_frame_(least_frame) {
+      frames_(frames) {
   const bool lines = format == sample_format::lines;
   const tar::format kind = lines ? text_format(head, object_) : records_format(head, format, object_);
-  if (kind == tar::format::gzip || kind == tar::format::zstd) {
+  if (kind == tar::format::gzip || kind == tar::format::zstd || kind == tar::format::deflate) {
     unpacker_ = std::make_unique<frame_unpacker>(kind, object_);
     kind_ = kind;
-    index_.frames_ = {0, 0};
+    index_.frames_ = groups_ = {0, 0};
   } else if (kind != tar::format::unknown) {
     throw decode_error(std::string("this is ") + tar::format_name(kind) + " data, of which no " +
                            (lines ? "line can be read alone: write it as frames of zstd, `split -C 4M --filter=zstd`, "
@@ -93,7 +90,7 @@ MILLRACE_INLINE void record_index_builder::add_records(std::string_view piece) {
 }
 
 MILLRACE_INLINE void record_index_builder::unpack(std::string_view piece) {
-  const std::string kind = tar::format_name(kind_);
+  const std::string kind = frames_name(kind_);
   const bool lines = index_.format_ == sample_format::lines;
   while (!piece.empty() || unpacker_->more()) {
     const std::size_t before = piece.size();
@@ -105,24 +102,43 @@ MILLRACE_INLINE void record_index_builder::unpack(std::string_view piece) {
                           where{object_.shown(), frame_, {}});
     }
     add_records(text);
-    if (at_ - frame_text_ > most_frame_text) {
-      std::string reason = "this frame of " + kind;
-      if (lines) {
-        reason += " has more than 16 MiB of text, and a line cannot be read without all of it: write frames of some "
-                  "MiB (";
-        reason += kind_ == tar::format::gzip ? "`bgzip`" : "`split -C 4M --filter=zstd`";
-        reason += "), unpack it, or read it as a stream, by shard_epochs() and lines()";
-      } else {
-        reason += " has more than 16 MiB of records, and none can be read without all of it: unpack it (`";
-        reason += kind_ == tar::format::gzip ? "gunzip`), or compress it by blocks (`bgzip`)" : "unzstd`)";
-      }
-      throw decode_error(std::move(reason), where{object_.shown(), frame_, {}});
+    if (lines && at_ - frame_text_ > most_frame_text) {
+      throw decode_error("this frame of " + kind +
+                             " has more than 16 MiB of text, and a line cannot be read without all of it: write "
+                             "frames of some MiB (" +
+                             (kind_ == tar::format::gzip ? "`bgzip`" : "`split -C 4M --filter=zstd`") +
+                             "), unpack it, or read it as a stream, by shard_epochs() and lines()",
+                         where{object_.shown(), frame_, {}});
     }
-    if (!unpacker_->between_frames()) continue;
-    frame_ = packed_at_;
-    frame_text_ = at_;
-    if (at_ - index_.frames_.back() >= least_frame_) index_.frames_.insert(index_.frames_.end(), {frame_, at_});
+    in_groups_ = in_groups_ || (!lines && at_ - frame_text_ > frames_.grouped);
+    if (in_groups_) check_group(groups_.size() / 2 - 1, at_);
+    if (unpacker_->between_frames()) end_frame();
   }
+}
+
+/// Group `g`, which ends at byte `end` of the text.
+MILLRACE_INLINE void record_index_builder::check_group(std::size_t g, std::uint64_t end) const {
+  if (end - groups_[2 * g + 1] <= frames_.most_group) return;
+  throw decode_error(std::string("the frames of ") + frames_name(kind_) + " that begin here have more than " +
+                         std::to_string(frames_.most_group) +
+                         " bytes of records, which are read together, as none can be read without all of its frame: "
+                         "unpack the object, or write it as frames of some MiB, or as several objects",
+                     where{object_.shown(), groups_[2 * g], {}});
+}
+
+MILLRACE_INLINE void record_index_builder::end_frame() {
+  frame_ = packed_at_;
+  frame_text_ = at_;
+  if (at_ - index_.frames_.back() >= frames_.least) index_.frames_.insert(index_.frames_.end(), {frame_, at_});
+  if (at_ != groups_.back() && at_ - groups_.back() >= frames_.least && between_records()) {
+    groups_.insert(groups_.end(), {frame_, at_});
+  }
+}
+
+/// Whether the next byte is the first one of a record. Of text this is not asked.
+MILLRACE_INLINE bool record_index_builder::between_records() const noexcept {
+  return left_ == 0 && padding_ == 0 && !more_parts_ && word_bytes_ == 0 &&
+         (index_.format_ == sample_format::recordio || in_head_);
 }
 
 MILLRACE_INLINE void record_index_builder::add_text(std::string_view piece) {
@@ -320,10 +336,12 @@ MILLRACE_INLINE void record_index_builder::close(std::uint64_t offset) {
 
 MILLRACE_INLINE shard_index record_index_builder::finish(std::uint64_t size, std::string etag) {
   if (packed() && !unpacker_->between_frames()) {
-    throw archive_error(std::string("the object ends in the middle of this frame of ") + tar::format_name(kind_),
+    throw archive_error(std::string("the object ends in the middle of this frame of ") + frames_name(kind_),
                         where{object_.shown(), frame_, {}});
   }
-  if (packed() && at_ != index_.frames_.back()) index_.frames_.insert(index_.frames_.end(), {frame_, at_});
+  for (std::vector<std::uint64_t>* const frames : {&index_.frames_, &groups_}) {
+    if (packed() && at_ != frames->back()) frames->insert(frames->end(), {frame_, at_});
+  }
   const bool lines = index_.format_ == sample_format::lines;
   const bool cut = index_.format_ == sample_format::tfrecord
                        ? at_ != begin_
@@ -337,6 +355,11 @@ MILLRACE_INLINE shard_index record_index_builder::finish(std::uint64_t size, std
   if (begin_ >> 48 != 0) {
     throw index_error(std::string("too long for an index of ") + (lines ? "lines" : "records"),
                       where{object_.shown(), begin_, {}});
+  }
+  if (in_groups_) {
+    for (std::size_t g = 0; g < groups_.size() / 2 - 1; ++g) check_group(g, groups_[2 * g + 3]);
+    index_.frames_ = std::move(groups_);
+    index_.flags_ |= shard_index::in_groups;
   }
   index_.rows_.records.shrink_to_fit();
   index_.object_size_ = size;

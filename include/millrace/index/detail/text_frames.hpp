@@ -20,9 +20,36 @@ namespace millrace::detail {
 inline constexpr std::uint64_t most_frame_text = 16 * MiB;
 /// Neighbouring frames with less text are one entry of an index.
 inline constexpr std::uint64_t least_frame_text = 256 * KiB;
+/// Records in a frame with more text are read together: each slice of it would unpack it from its beginning.
+inline constexpr std::uint64_t least_group_text = MiB;
+inline constexpr std::uint64_t most_group_text = 4 * GiB;
 
-/// Unpacks text that is compressed by frames: frames of zstd, those that are skipped too, or members of gzip. By the
-/// libraries of the component tar.
+/// The bounds of a compressed object's frames in bytes of text; other ones are for tests.
+class frame_bounds {
+ public:
+  constexpr frame_bounds() noexcept = default;
+  explicit constexpr frame_bounds(std::uint64_t shortest, std::uint64_t of_groups = least_group_text,
+                                  std::uint64_t longest_group = most_group_text) noexcept
+      : least(shortest), grouped(of_groups), most_group(longest_group) {}
+  std::uint64_t least = least_frame_text;
+  std::uint64_t grouped = least_group_text;
+  std::uint64_t most_group = most_group_text;
+};
+
+/// Whether it begins like a stream of zlib (RFC 1950 2.2) without a preset dictionary.
+constexpr bool begins_zlib(std::string_view head) noexcept {
+  if (head.size() < 2) return false;
+  const unsigned first = static_cast<unsigned char>(head[0]);
+  const unsigned second = static_cast<unsigned char>(head[1]);
+  return (first & 15) == 8 && first >> 4 <= 7 && (second & 32) == 0 && (first << 8 | second) % 31 == 0;
+}
+/// As messages name what frames are compressed by.
+inline const char* frames_name(tar::format kind) noexcept {
+  return kind == tar::format::deflate ? "zlib" : tar::format_name(kind);
+}
+
+/// Unpacks text that is compressed by frames: frames of zstd, those that are skipped too, members of gzip, or one
+/// stream of zlib (tar::format::deflate). By the libraries of the component tar.
 class frame_unpacker {
  public:
   /// Throws configuration_error, which names `object`, where the component tar is not compiled in.
@@ -59,6 +86,9 @@ struct frame_range {
 /// for them. Throws archive_error, which names the frames' place, where these are damaged or have less text.
 bytes unpack_frames(const shard& object, frame_range frames, const bytes& packed, std::uint64_t begin,
                     std::uint64_t end, writable_bytes into);
+/// All of their text, which ends at byte `end`; the checksums of all frames are compared. Errors: as before, and where
+/// there is more text.
+bytes unpack_all_frames(const shard& object, frame_range frames, const bytes& packed, std::uint64_t end);
 
 }  // namespace millrace::detail
 

@@ -33,6 +33,7 @@ struct frame_unpacker::work {
   std::unique_ptr<tar::detail::stream_decoder> decoder;
   std::unique_ptr<char[]> text{new char[size]};
   bool between = true;
+  bool begun = false;
   bool full = false;     // the last step has filled `text`
   bool padding = false;  // zeros follow the last frame, as tapes and some stores add them
   std::string wrong;
@@ -43,13 +44,14 @@ MILLRACE_INLINE frame_unpacker::frame_unpacker(tar::format kind, const shard&) :
 
 MILLRACE_INLINE std::string_view frame_unpacker::next(std::string_view& in) {
   work& w = *work_;
-  if (w.between && !in.empty() && (w.padding || !w.decoder->begins(in.front()))) {
+  if (w.between && w.begun && !in.empty() && (w.padding || !w.decoder->begins(in.front()))) {
     w.padding = true;
     const std::size_t zeros = std::min(in.find_first_not_of('\0'), in.size());
     in.remove_prefix(zeros);
     if (!in.empty()) w.wrong = "what follows a frame is none";
     return {};
   }
+  w.begun = true;
   std::span<char> room(w.text.get(), work::size);
   if (const char* const reason = w.decoder->step(in, room)) w.wrong = reason;
   w.between = w.decoder->complete();
@@ -68,7 +70,7 @@ struct frame_unpacker::work {
 };
 
 MILLRACE_INLINE frame_unpacker::frame_unpacker(tar::format kind, const shard& object) {
-  throw configuration_error(std::string("text in frames of ") + tar::format_name(kind) +
+  throw configuration_error(std::string("text in frames of ") + frames_name(kind) +
                                 " needs the component tar, which this program is compiled without",
                             where{object.shown(), 0, {}});
 }
@@ -81,33 +83,59 @@ MILLRACE_INLINE const std::string& frame_unpacker::wrong() const noexcept { retu
 
 MILLRACE_INLINE frame_unpacker::~frame_unpacker() = default;
 
-MILLRACE_INLINE bytes unpack_frames(const shard& object, frame_range frames, const bytes& packed, std::uint64_t begin,
-                                    std::uint64_t end, writable_bytes into) {
+/// Gives the text of frames to `take`, piece by piece with the byte that each begins at, up to byte `end` of it or, if
+/// `whole`, to the end of the last frame. Returns where the text has ended.
+template <class Take>
+std::uint64_t for_text_of_frames(const shard& object, frame_range frames, const bytes& packed, std::uint64_t end,
+                                 bool whole, Take take) {
   std::string_view in = packed.view();
-  const tar::format kind = !in.empty() && in.front() == '\x1f' ? tar::format::gzip : tar::format::zstd;
+  tar::format kind = tar::format::zstd;
+  if (!in.empty() && in.front() == '\x1f') kind = tar::format::gzip;
+  if (begins_zlib(in)) kind = tar::format::deflate;
   frame_unpacker unpacker(kind, object);
   std::uint64_t at = frames.text;
-  while (at < end && (!in.empty() || unpacker.more())) {
+  std::string reason;
+  while ((whole || at < end) && (!in.empty() || unpacker.more())) {
     const std::string_view text = unpacker.next(in);
     if (!unpacker.wrong().empty()) {
-      throw archive_error(std::string("the frames of ") + tar::format_name(kind) + " that begin here are damaged: " +
-                              unpacker.wrong() + ", after byte " + std::to_string(at + text.size()) + " of the text",
-                          where{object.shown(), frames.begin, {}});
+      reason = " are damaged: " + unpacker.wrong() + ',';
+    } else if (whole && text.size() > end - at) {
+      reason = " are damaged: they have more text than the index says,";
+    } else {
+      take(at, text);
     }
+    at += text.size();
+    if (!reason.empty()) break;
+  }
+  if (reason.empty() && at < end) reason = " end";
+  if (reason.empty() && whole && !unpacker.between_frames()) reason = " are damaged: the last one has no end,";
+  if (reason.empty()) return at;
+  throw archive_error(std::string("the frames of ") + frames_name(kind) + " that begin here" + reason +
+                          " after byte " + std::to_string(at) + " of the text, which the index has to byte " +
+                          std::to_string(end),
+                      where{object.shown(), frames.begin, {}});
+}
+
+MILLRACE_INLINE bytes unpack_frames(const shard& object, frame_range frames, const bytes& packed, std::uint64_t begin,
+                                    std::uint64_t end, writable_bytes into) {
+  for_text_of_frames(object, frames, packed, end, false, [&](std::uint64_t at, std::string_view text) {
     const std::uint64_t from = std::max(at, begin);
     const std::uint64_t to = std::min(at + text.size(), end);
     if (from < to) {
       std::memcpy(into.data() + (from - begin), text.data() + (from - at), static_cast<std::size_t>(to - from));
     }
-    at += text.size();
-  }
-  if (at < end) {
-    throw archive_error(std::string("the frames of ") + tar::format_name(kind) +
-                            " that begin here end after byte " + std::to_string(at) +
-                            " of the text, before the line's end",
-                        where{object.shown(), frames.begin, {}});
-  }
+  });
   return into.share(0, static_cast<std::size_t>(end - begin));
+}
+
+MILLRACE_INLINE bytes unpack_all_frames(const shard& object, frame_range frames, const bytes& packed,
+                                        std::uint64_t end) {
+  const auto size = static_cast<std::size_t>(end - frames.text);
+  writable_bytes into = writable_bytes::allocate(size);
+  for_text_of_frames(object, frames, packed, end, true, [&](std::uint64_t at, std::string_view text) {
+    std::memcpy(into.data() + (at - frames.text), text.data(), text.size());
+  });
+  return into.share(0, size);
 }
 
 }  // namespace millrace::detail

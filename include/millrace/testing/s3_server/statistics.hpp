@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -50,12 +52,19 @@ class request_log {
     return count_;
   }
   void clear();
+  /// From now on adds 1 to this eventfd (eventfd(2)) after each request, so that a test can poll() for it; -1: no
+  /// longer. The descriptor is the caller's, who ends this before closing it.
+  void notify(int descriptor) {
+    std::lock_guard lock(mutex_);
+    notified_ = descriptor;
+  }
 
  private:
   const std::size_t limit_;
   mutable std::mutex mutex_;
   std::vector<logged_request> entries_;
   std::size_t count_ = 0;
+  int notified_ = -1;
 };
 
 /// What a server counts. Written by its loop, readable from any thread.
@@ -96,6 +105,9 @@ inline void request_log::add(logged_request r) {
   std::lock_guard lock(mutex_);
   ++count_;
   if (entries_.size() < limit_) entries_.push_back(std::move(r));
+  const std::uint64_t one = 1;
+  // It fails after 2^64 requests that were not read.
+  if (notified_ >= 0) static_cast<void>(::write(notified_, &one, sizeof one) < 0);
 }
 
 inline void request_log::clear() {

@@ -183,7 +183,7 @@ class epoch_reader {
       slice_piece::group again = damaged;
       try {
         std::vector<bytes> parts = co_await parts_again(again);
-        again.data = co_await unpacked(again.reader, again.number, std::move(parts));
+        again.data = co_await unpacked(again, std::move(parts));
         slice_piece::range r(damaged.shard);
         r.of = &again;
         failure_ = nullptr;
@@ -553,8 +553,11 @@ class epoch_reader {
       const frame_range asked_for = range_in_object(r);
       const std::size_t length = r.of == nullptr ? r.length() : static_cast<std::size_t>(r.of->end - r.of->begin);
       if (const std::size_t largest = here_.run().budget().largest_item(); length > largest) {
-        throw archive_error(run_budget::too_large(r.of == nullptr ? "the sample's" : "the group's", length, largest),
-                            where{object.shown(), r.begin, {}});
+        std::string reason = run_budget::too_large(r.of == nullptr ? "the sample's" : "the group's", length, largest);
+        if (r.of != nullptr && r.of->reader == nullptr) {
+          reason += ": records are read with all of their frame; unpack the object, or write it as frames of some MiB";
+        }
+        throw archive_error(std::move(reason), where{object.shown(), r.begin, {}});
       }
       try {
         storage::part p = co_await reader_.read(object, asked_for.begin, asked_for.length());
@@ -603,7 +606,7 @@ class epoch_reader {
     }
     std::exception_ptr damaged;
     try {
-      g.data = co_await unpacked(g.reader, g.number, parts);
+      g.data = co_await unpacked(g, parts);
       co_return;
     } catch (const error&) {
       damaged = std::current_exception();
@@ -618,7 +621,7 @@ class epoch_reader {
       std::rethrow_exception(damaged);
     }
     try {
-      g.data = co_await unpacked(g.reader, g.number, std::move(again));
+      g.data = co_await unpacked(g, std::move(again));
     } catch (error& e) {
       e.add_note(read_twice(false));
       throw;
@@ -635,9 +638,13 @@ class epoch_reader {
     }
     co_return std::move(parts);
   }
-  task<unpacked_group> unpacked(std::shared_ptr<const shard_reader> reader, std::size_t number,
-                                std::vector<bytes> parts) {
-    auto job = [by = std::move(reader), number, its = std::move(parts)] { return by->unpack(number, its); };
+  task<unpacked_group> unpacked(const slice_piece::group& g, std::vector<bytes> parts) {
+    const shard_index& index = source_.index(g.shard);
+    const frame_range frames = index.group(g.number);
+    auto job = [by = g.reader, number = g.number, its = std::move(parts), of = filler_.object_of(g.shard), frames,
+                end = g.end] {
+      return by != nullptr ? by->unpack(number, its) : unpacked_group(unpack_all_frames(of, frames, its.front(), end));
+    };
     if (!pool_) co_return job();
     unpacked_group made = co_await pool_.run(std::move(job));
     co_return std::move(made);

@@ -100,16 +100,17 @@ class sample_filler {
     s.key = index.format() == sample_format::tar ? key_of(s, rows, index, number, r) : index.key(number);
     const std::size_t fields = rows.field_count(number);
     s.fields.reserve(fields);
+    const bytes& all = text_of(r);
     for (std::size_t i = 0; i < fields; ++i) {
       const shard_index::field f = rows.field_at(number, i);
-      bytes body = r.data.slice(static_cast<std::size_t>(f.offset - r.begin), static_cast<std::size_t>(f.size));
+      bytes body = slice_of(s, r, f);
       if (verify_ && index.has_checksums()) verify(s, f, body, index.is_packed());
       if (index.format() == sample_format::recordio) body = recordio_data(body, s.from.at(s.key));
       if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
       s.fields.emplace_back(std::string(f.extension), std::move(body));
     }
     given_ += rows.end(number) - rows.offset(number);
-    r.data.set_given(given_);
+    all.set_given(given_);
   }
   void fill_of_rows(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch) {
     const auto number = static_cast<std::size_t>(place.ordinal);
@@ -126,6 +127,19 @@ class sample_filler {
   }
 
  private:
+  /// What was read: the range, or the text of its group.
+  static const bytes& text_of(const slice_piece::range& r) { return r.of != nullptr ? r.of->data.text : r.data; }
+  /// What the index says of `s`, of what was read.
+  static bytes slice_of(const Sample& s, const slice_piece::range& r, const shard_index::field& f) {
+    const bytes& all = text_of(r);
+    const std::uint64_t at = f.offset - (r.of != nullptr ? r.of->begin : r.begin);
+    if (at > all.size() || f.size > all.size() - at) {
+      throw archive_error("the group has " + std::to_string(all.size()) + " bytes, and the sample ends at byte " +
+                              std::to_string(at + f.size) + " of it, as in the index",
+                          s.from.at(s.key));
+    }
+    return all.slice(static_cast<std::size_t>(at), static_cast<std::size_t>(f.size));
+  }
   void fill_of_described(Sample& s, const shard_index::rows& rows, const shard_index& index, const sample_place& place,
                          std::uint64_t epoch, const slice_piece::range& r) {
     const auto number = static_cast<std::size_t>(place.ordinal);
@@ -139,14 +153,8 @@ class sample_filler {
       return;
     }
     const shard_index::field f = rows.field_at(number, 0);
-    const bytes& all = r.of != nullptr ? r.of->data.text : r.data;
-    const std::uint64_t at = f.offset - (r.of != nullptr ? r.of->begin : r.begin);
-    if (at > all.size() || f.size > all.size() - at) {
-      throw archive_error("the group has " + std::to_string(all.size()) + " bytes, and the sample ends at byte " +
-                              std::to_string(at + f.size) + " of it, as in the index",
-                          s.from.at(s.key));
-    }
-    const bytes record = all.slice(static_cast<std::size_t>(at), static_cast<std::size_t>(f.size));
+    const bytes& all = text_of(r);
+    const bytes record = slice_of(s, r, f);
     if (verify_ && index.has_checksums()) verify(s, f, record, index.is_packed());
     const std::size_t d = source_.dataset_of(place.shard);
     const auto reader = r.of != nullptr ? r.of->reader : readers_[d].of(index, place.shard - source_.sets[d].first);

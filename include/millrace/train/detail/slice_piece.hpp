@@ -47,11 +47,11 @@ class slice_piece {
     std::size_t rows = 0;    // which of the piece's have it
   };
   class range;
-  /// Samples that are unpacked together, of a shard_format.
+  /// Samples that are unpacked together.
   class group {
    public:
     group() = default;
-    std::shared_ptr<const shard_reader> reader;
+    std::shared_ptr<const shard_reader> reader;  // of a shard_format; of records null
     std::uint64_t shard = 0;
     std::size_t number = 0;   // in its shard
     std::uint64_t begin = 0;  // bytes of the text
@@ -135,7 +135,7 @@ class slice_piece {
       samples_[i].rows = rows_.size() - 1;
       const std::uint64_t begin = rows_.back().offset(number);
       const std::uint64_t end = rows_.back().end(number);
-      if (index.groups() != 0 && index.format() == sample_format::described) {
+      if (index.has_groups()) {
         add_to_group(samples_[i], index, begin, readers);
         continue;
       }
