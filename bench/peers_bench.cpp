@@ -8,9 +8,13 @@
 //
 //   peers_bench serve SHARDS TEXTS RAWS     stores that many tars, text files and objects of 128 MiB; prints the
 //                                           endpoint; each line of standard input, "slow" or "even", is answered "ok"
+//   peers_bench trace FILE                  prints the nanoseconds of CPU that an event of a trace costs: as it is
+//   added,
+//                                           and as FILE is written of all of them at a run's end
 //   peers_bench WORK ENDPOINT KEYS          prints "ready", then for each line of standard input does WORK once on
 //                                           KEYS objects and prints items, bytes and milliseconds to the first items
 
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,10 +31,13 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/decode/decode_images.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/loader/detail/run_trace.hpp>
+#include <millrace/loader/detail/whole_file.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/records/lines.hpp>
@@ -152,6 +159,55 @@ std::uint64_t bytes_of(const mill::sample& s) {
   std::uint64_t total = 0;
   for (const mill::field& f : s.fields) total += f.data.size();
   return total;
+}
+
+// ---- an event of a trace, for trace_cost.py
+
+std::int64_t thread_ns() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+/// The events of a run of single samples: a step and a wait for each, three for a request in each hundred.
+int trace(const char* file) {
+  using mill::detail::trace_lane;
+  constexpr int samples = 60'000;
+  mill::detail::tracer events;
+  std::uint32_t run = 0;
+  for (int round = 0; round < 9; ++round) {
+    ::unlink(file);
+    const std::uint64_t since = events.start(run);
+    const std::int64_t at = mill::monotonic_ns();
+    const std::int64_t begun = thread_ns();
+    for (std::uint32_t i = 0; i < samples; ++i) {
+      const std::int64_t t = at + 43'210 * std::int64_t(i);
+      events.add({.begin = t, .end = t + 12'345, .name = "wait", .key = run});
+      events.add({.begin = t + 12'345, .end = t + 43'210, .name = "step", .key = run});
+      if (i % 100 != 0) continue;
+      events.add({.begin = t, .end = t + 9'999, .name = "queue", .lane = trace_lane::queue});
+      const std::uint32_t port = 40'000 + i / 100 % 64;
+      events.add({.begin = t, .end = t + 9, .name = "first byte", .lane = trace_lane::connection, .key = port});
+      events.add({.begin = t + 9,
+                  .end = t + 99,
+                  .name = "body",
+                  .lane = trace_lane::connection,
+                  .key = port,
+                  .bytes = 8'388'608});
+    }
+    const std::int64_t added = thread_ns();
+    std::uint64_t dropped = 0;
+    const std::vector<mill::detail::trace_event> all = events.stop(since, dropped);
+    const std::int64_t copied = thread_ns();
+    mill::detail::whole_file to(file);
+    to.write(mill::detail::run_trace::text(all, dropped, at, 0, &to));
+    to.finish();
+    const std::int64_t written = thread_ns();
+    const auto each = [&all](std::int64_t ns) { return static_cast<double>(ns) / static_cast<double>(all.size()); };
+    if (round == 0) continue;  // the first touch of the ring
+    std::printf("%.1f %.1f %.1f\n", each(added - begun), each(copied - added), each(written - copied));
+  }
+  return 0;
 }
 
 class works {
@@ -354,8 +410,10 @@ int main(int argc, char** argv) {
   const auto number = [&](int i) { return static_cast<std::size_t>(std::atoi(argv[i])); };
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "serve" && argc == 5) return serve(number(2), number(3), number(4));
+  if (what == "trace" && argc == 3) return trace(argv[2]);
   if (argc != 4) {
-    std::fprintf(stderr, "usage: peers_bench serve SHARDS TEXTS RAWS | WORK ENDPOINT KEYS; see bench/peers\n");
+    std::fprintf(stderr,
+                 "usage: peers_bench serve SHARDS TEXTS RAWS | trace FILE | WORK ENDPOINT KEYS; see bench/peers\n");
     return 2;
   }
   works all(argv[2], number(3));
