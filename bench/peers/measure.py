@@ -241,19 +241,19 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
              ("webdataset, obstore", "webdataset:obstore", "not shuffled"),
              ("spdl, boto3", "spdl", "not shuffled, the shard whole in memory")]),
         "resnet50": Group(
-            f"{shards} TFRecord files of {RECORDS} samples of {RECORD / 1000:.0f} KB (resnet50 of MLPerf Storage), in "
-            "batches of 100", "CPU us a sample", shards, (shards * RECORDS, None), shards * RECORDS / 1e6,
+            f"{shards} TFRecord files of {RECORDS} samples of {RECORD / 1000:.0f} KB (MLPerf's resnet50), in batches "
+            "of 100", "CPU us a sample", shards, (shards * RECORDS, None), shards * RECORDS / 1e6,
             [("millrace: epochs() | batch()", "ours:records", "shuffled, both CRCs of each record"),
              ("boto3, framing in Python", "records:boto3", "not shuffled, no CRC"),
              ("obstore, framing in Python", "records:obstore", MULTI + ", not shuffled, no CRC"),
              ("s3torchconnector, framing in Python", "records:s3torchconnector", MULTI + ", not shuffled, no CRC"),
              ("s3dlio, framing in Python", "records:s3dlio", MULTI + ", not shuffled, no CRC, files whole in memory")]),
         "lossy": Group(
-            f"{SMALLS} objects of 256 KiB, 60 ms away with 1 % of the packets lost, {path}", "CPU s a GB", SMALLS,
+            f"{SMALLS} objects of 256 KiB, 60 ms away, with 1 % of the packets lost", "CPU s a GB", SMALLS,
             (SMALLS, SMALLS * SMALL), SMALLS * SMALL / 1e9,
-            [("millrace: fetch", "ours:small", ""), ("boto3, 32 threads", "small_boto3", MULTI),
-             ("obstore, 64 at once", "small_obstore", MULTI),
-             ("s3torchconnector, 4 threads", "small_s3torchconnector", MULTI)]),
+            [("millrace: fetch", "ours:small", path), ("boto3, 32 threads", "small_boto3", f"{MULTI}; {path}"),
+             ("obstore, 64 at once", "small_obstore", f"{MULTI}; {path}"),
+             ("s3torchconnector, 4 threads", "small_s3torchconnector", f"{MULTI}; {path}")]),
         "first": Group(
             "the first 32 samples of the tars", "CPU ms", shards, (32, None), 1e-3,
             [("millrace: list | fetch | untar | group_samples", "ours:stages_first", "lists first"),

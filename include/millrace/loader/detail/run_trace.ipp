@@ -78,7 +78,10 @@ class trace_text {
   void head(const trace_event& e, const char* category, std::size_t tid) {
     cached& c = heads_[(reinterpret_cast<std::uintptr_t>(e.name) / 8 * 31 + tid) % most];
     if (c.name != e.name || c.category != category || c.tid != tid) {
-      c = {e.name, category, tid, ",\n{\"name\": "};
+      c.name = e.name;
+      c.category = category;
+      c.tid = tid;
+      c.text = ",\n{\"name\": ";
       append_json(c.text, e.name);
       ((((c.text += ", \"cat\": \"") += category) += "\", ") += pid_) += ", \"tid\": ";
       (c.text += std::to_string(tid)) += ", ";
@@ -119,7 +122,7 @@ class trace_text {
 
   std::string pid_;
   std::string out_;
-  std::vector<cached> heads_{most};
+  cached heads_[most];  // no vector of a new type: see docs/design/compiling.md
 };
 
 MILLRACE_INLINE std::string run_trace::text(const std::vector<trace_event>& events, std::uint64_t dropped,
@@ -130,10 +133,22 @@ MILLRACE_INLINE std::string run_trace::text(const std::vector<trace_event>& even
       "training thread", "pool thread", "connection", "queue", "list", "part", "copy"};
   const auto key_of = [](const trace_event& e) { return static_cast<std::uint64_t>(e.lane) << 32 | e.key; };
   std::vector<std::uint64_t> lanes;  // in order
+  const auto place_of = [&lanes](std::uint64_t key) {
+    std::size_t first = 0;
+    for (std::size_t n = lanes.size(); n > 0;) {
+      const std::size_t half = n / 2;
+      const bool right = lanes[first + half] < key;
+      first += right ? half + 1 : 0;
+      n = right ? n - half - 1 : half;
+    }
+    return first;
+  };
   for (const trace_event& e : events) {
-    if (!threads(e.lane) || (!lanes.empty() && lanes.back() == key_of(e))) continue;
-    const auto at = std::lower_bound(lanes.begin(), lanes.end(), key_of(e));
-    if (at == lanes.end() || *at != key_of(e)) lanes.insert(at, key_of(e));
+    if (!threads(e.lane)) continue;
+    const std::size_t at = place_of(key_of(e));
+    if (at == lanes.size() || lanes[at] != key_of(e)) {
+      lanes.insert(lanes.begin() + static_cast<std::ptrdiff_t>(at), key_of(e));
+    }
   }
   trace_text text(rank);
   std::string& out = text.out();
@@ -150,7 +165,7 @@ MILLRACE_INLINE std::string run_trace::text(const std::vector<trace_event>& even
            "\"}},\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", " + text.pid() + tid +
            "\"sort_index\": " + std::to_string(i + 1) + "}}";
   }
-  std::vector<std::int64_t> ends(lanes.size(), began);  // of the latest in each lane
+  std::vector<std::uint64_t> ends(lanes.size(), static_cast<std::uint64_t>(began));  // of the latest in each lane
   std::int64_t id = 0;
   for (const trace_event& e : events) {
     if (to != nullptr && out.size() >= piece) {  // memory that is in the cache, and not megabytes that are new
@@ -168,10 +183,9 @@ MILLRACE_INLINE std::string run_trace::text(const std::vector<trace_event>& even
       }
     };
     if (threads(e.lane)) {
-      const auto lane =
-          static_cast<std::size_t>(std::lower_bound(lanes.begin(), lanes.end(), key_of(e)) - lanes.begin());
-      begin = std::max(begin, ends[lane]);  // libcurl's microseconds are rounded
-      ends[lane] = std::max(ends[lane], e.end);
+      const std::size_t lane = place_of(key_of(e));
+      begin = std::max(begin, static_cast<std::int64_t>(ends[lane]));  // libcurl's microseconds are rounded
+      ends[lane] = std::max(ends[lane], static_cast<std::uint64_t>(e.end));
       text.head(e, category, lane + 1);
       text.microseconds("\"ph\": \"X\", \"ts\": ", begin - began);
       text.microseconds(", \"dur\": ", std::max(e.end, begin) - begin);
