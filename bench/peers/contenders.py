@@ -204,7 +204,7 @@ def small_boto3(place):
 
 def small_s3torchconnector(place):
     data = s3torch_objects(place, "small", "bin")
-    return in_threads(place, 4, lambda n: len(data[int(n.split("/")[1].split(".")[0])].read()))
+    return in_threads(place, 32, lambda n: len(data[int(n.split("/")[1].split(".")[0])].read()))
 
 
 def small_obstore(place):

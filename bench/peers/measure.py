@@ -253,7 +253,7 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             (SMALLS, SMALLS * SMALL), SMALLS * SMALL / 1e9,
             [("millrace: fetch", "ours:small", path), ("boto3, 32 threads", "small_boto3", f"{MULTI}; {path}"),
              ("obstore, 64 at once", "small_obstore", f"{MULTI}; {path}"),
-             ("s3torchconnector, 4 threads", "small_s3torchconnector", f"{MULTI}; {path}")]),
+             ("s3torchconnector, 32 threads", "small_s3torchconnector", f"{MULTI}; {path}")]),
         "first": Group(
             "the first 32 samples of the tars", "CPU ms", shards, (32, None), 1e-3,
             [("millrace: list | fetch | untar | group_samples", "ours:stages_first", "lists first"),
