@@ -6,11 +6,18 @@
 // Build: c++ -std=c++20 -O2 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/peers_bench.cpp -o peers_bench -lcurl -luring
 // -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg -lzimg
 //
-//   peers_bench serve SHARDS TEXTS RAWS     stores that many tars, text files and objects of 128 MiB; prints the
-//                                           endpoint; each line of standard input, "slow" or "even", is answered "ok"
+//   peers_bench serve SHARDS TEXTS RAWS [SHAPE]
+//                                           stores that many tars, text files and objects of 128 MiB; prints the
+//                                           endpoint; each line of standard input, "slow" or "even", is answered "ok".
+//                                           SHAPE: "large": the tars have 1.5 GiB each; "records": SHARDS TFRecord
+//                                           files beside no tars; "small": only small objects; "lossy": 60 ms away
+//   peers_bench trace FILE                  prints the nanoseconds of CPU that an event of a trace costs: as it is
+//   added,
+//                                           and as FILE is written of all of them at a run's end
 //   peers_bench WORK ENDPOINT KEYS          prints "ready", then for each line of standard input does WORK once on
 //                                           KEYS objects and prints items, bytes and milliseconds to the first items
 
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,14 +30,19 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/crc.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/coro/tracer.hpp>
 #include <millrace/decode/decode_images.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/loader/detail/run_trace.hpp>
+#include <millrace/loader/detail/whole_file.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/records/lines.hpp>
@@ -60,7 +72,17 @@ constexpr std::size_t volume_bytes = 140'000'000;
 constexpr std::size_t slow_bytes = 64 * mill::MiB;
 constexpr int volumes = 4;
 constexpr int slow_shards = 8;
-constexpr int members = 1000;
+constexpr int tar_members = 1000;
+constexpr int large_members = 14'500;  // 1.5 GiB
+// MLPerf Storage's resnet50: so many samples in a file, of so many bytes.
+constexpr int record_samples = 1251;
+constexpr std::size_t record_bytes = 114'660;
+// 64 objects of 256 KiB from a store 60 ms away on a path that loses 1 % of the packets: then a connection brings
+// 1448 B / 60 ms * 1.22 / sqrt(0.01) = 0.3 MB/s (Mathis et al., CCR 27(3), 1997).
+constexpr std::size_t small_objects = 64;
+constexpr std::size_t small_bytes = 256 * mill::KiB;
+constexpr std::int64_t lossy_round_trip = 60'000'000;
+constexpr std::uint64_t lossy_rate = 300'000;
 constexpr std::size_t photos = 64;
 constexpr std::size_t batch = 100;
 constexpr std::size_t first_samples = 32;
@@ -73,7 +95,49 @@ std::string numbered(const char* prefix, std::size_t i, const char* suffix) {
 
 // ---- the server
 
-void fill(mill::s3_server::background& server, std::size_t shards, std::size_t texts, std::size_t raws) {
+/// A TFRecord file of samples of noise, each in the wire format of tf.train.Example with one field "image".
+std::string records(std::size_t n) {
+  const auto masked = [](const std::string& of) {
+    const std::uint32_t crc = mill::crc32c(0, of.data(), of.size());
+    return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
+  };
+  const auto number = [](std::uint64_t value, int bytes) {
+    std::string out;
+    for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
+    return out;
+  };
+  const auto part = [](const std::string& content) {  // a field of number 1 with a length
+    std::string out(1, '\x0a');
+    std::uint64_t left = content.size();
+    for (; left >= 0x80; left >>= 7) out += static_cast<char>((left & 0x7f) | 0x80);
+    return out + static_cast<char>(left) + content;
+  };
+  const mill::bytes noise = mill::bytes::copy(bench::noise(record_bytes + 4096, n + 1));
+  std::string out;
+  for (std::size_t i = 0; i < record_samples; ++i) {
+    const std::string_view image(reinterpret_cast<const char*>(noise.data()) + i % 4096, record_bytes);
+    std::string entry = part("image");
+    std::string value = part(part(std::string(image)));
+    value[0] = '\x12';  // the value of the map's entry
+    const std::string record = part(part(entry + value));
+    const std::string length = number(record.size(), 8);
+    out += length + number(masked(length), 4) + record + number(masked(record), 4);
+  }
+  return out;
+}
+
+void fill(mill::s3_server::background& server, std::size_t shards, std::size_t texts, std::size_t raws,
+          const std::string& shape) {
+  const auto same = [&server](const char* prefix, std::size_t count, std::size_t bytes) {
+    const mill::s3_server::object one(mill::bytes::copy(bench::noise(bytes, 1)));
+    for (std::size_t n = 0; n < count; ++n) server.objects().put("b", numbered(prefix, n, ".bin"), one);
+  };
+  if (shape == "lossy" || shape == "small") return same("small/", small_objects, small_bytes);
+  if (shape == "records") {
+    for (std::size_t n = 0; n < shards; ++n) server.put("b", numbered("records/", n, ".tfrecord"), records(n));
+    return;
+  }
+  const std::size_t members = shape == "large" ? large_members : tar_members;
   std::vector<std::string> jpegs;
   for (std::size_t i = 0; i < photos; ++i) jpegs.push_back(bench::make_photo(i));
   for (std::size_t n = 0; n < shards; ++n) {
@@ -87,23 +151,23 @@ void fill(mill::s3_server::background& server, std::size_t shards, std::size_t t
     server.put("b", numbered("train/", n, ".tar"), std::move(text));
   }
   for (std::size_t n = 0; n < texts; ++n) server.put("b", numbered("text/", n, ".txt"), bench::make_text(n + 1));
-  const auto same = [&server](const char* prefix, std::size_t count, std::size_t bytes) {
-    const mill::s3_server::object one(mill::bytes::copy(bench::noise(bytes, 1)));
-    for (std::size_t n = 0; n < count; ++n) server.objects().put("b", numbered(prefix, n, ".bin"), one);
-  };
   same("raw/", raws, raw_bytes);
   same("volume/", volumes, volume_bytes);
   same("slow/", slow_shards, slow_bytes);
 }
 
-int serve(std::size_t shards, std::size_t texts, std::size_t raws) {
+int serve(std::size_t shards, std::size_t texts, std::size_t raws, const std::string& shape) {
   bench::pin(0);
   mill::s3_server::options o;
   o.anonymous = mill::s3_server::anonymous_access::read;
   o.log_limit = 16;
   o.max_object_size = std::uint64_t(1) << 40;
+  if (shape == "lossy") {
+    o.away.first_byte = o.away.connect = mill::duration(lossy_round_trip);
+    o.away.connection_rate = lossy_rate;
+  }
   mill::s3_server::background server(std::move(o));
-  fill(server, shards, texts, raws);
+  fill(server, shards, texts, raws, shape);
   std::printf("%s\n", server.endpoint().c_str());
   std::fflush(stdout);
   char line[64];
@@ -152,6 +216,55 @@ std::uint64_t bytes_of(const mill::sample& s) {
   std::uint64_t total = 0;
   for (const mill::field& f : s.fields) total += f.data.size();
   return total;
+}
+
+// ---- an event of a trace, for trace_cost.py
+
+std::int64_t thread_ns() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+/// The events of a run of single samples: a step and a wait for each, three for a request in each hundred.
+int trace(const char* file) {
+  using mill::detail::trace_lane;
+  constexpr int samples = 60'000;
+  mill::detail::tracer events;
+  std::uint32_t run = 0;
+  for (int round = 0; round < 9; ++round) {
+    ::unlink(file);
+    const std::uint64_t since = events.start(run);
+    const std::int64_t at = mill::monotonic_ns();
+    const std::int64_t begun = thread_ns();
+    for (std::uint32_t i = 0; i < samples; ++i) {
+      const std::int64_t t = at + 43'210 * std::int64_t(i);
+      events.add({.begin = t, .end = t + 12'345, .name = "wait", .key = run});
+      events.add({.begin = t + 12'345, .end = t + 43'210, .name = "step", .key = run});
+      if (i % 100 != 0) continue;
+      events.add({.begin = t, .end = t + 9'999, .name = "queue", .lane = trace_lane::queue});
+      const std::uint32_t port = 40'000 + i / 100 % 64;
+      events.add({.begin = t, .end = t + 9, .name = "first byte", .lane = trace_lane::connection, .key = port});
+      events.add({.begin = t + 9,
+                  .end = t + 99,
+                  .name = "body",
+                  .lane = trace_lane::connection,
+                  .key = port,
+                  .bytes = 8'388'608});
+    }
+    const std::int64_t added = thread_ns();
+    std::uint64_t dropped = 0;
+    const std::vector<mill::detail::trace_event> all = events.stop(since, dropped);
+    const std::int64_t copied = thread_ns();
+    mill::detail::whole_file to(file);
+    to.write(mill::detail::run_trace::text(all, dropped, at, 0, &to));
+    to.finish();
+    const std::int64_t written = thread_ns();
+    const auto each = [&all](std::int64_t ns) { return static_cast<double>(ns) / static_cast<double>(all.size()); };
+    if (round == 0) continue;  // the first touch of the ring
+    std::printf("%.1f %.1f %.1f\n", each(added - begun), each(copied - added), each(written - copied));
+  }
+  return 0;
 }
 
 class works {
@@ -206,6 +319,11 @@ class works {
       auto data = dataset("volume/", mill::sample_format::objects);
       return [this, data] { return samples(*data, 1); };
     }
+    if (name == "small") return [this] { return chunks("small/", small_bytes, keys_, s3_); };
+    if (name == "records") {
+      auto data = dataset("records/", mill::sample_format::tfrecord);
+      return [this, data] { return samples(*data, batch); };
+    }
     if (name == "even" || name == "hedged") {
       return [this, store = name == "even" ? mill::s3::as_storage(s3_) : mill::hedged(s3_)] {
         return chunks("slow/", slow_bytes, slow_shards, store);
@@ -216,6 +334,10 @@ class works {
     if (name == "epochs") {
       auto data = dataset("train/", mill::sample_format::tar);
       return [this, data] { return samples(*data, batch); };
+    }
+    if (name == "epochs_32") {
+      auto data = dataset("train/", mill::sample_format::tar);
+      return [this, data] { return samples(*data, batch, SIZE_MAX, 32 * mill::MiB); };
     }
     if (name == "epochs_first") {
       auto data = dataset("train/", mill::sample_format::tar);
@@ -286,9 +408,11 @@ class works {
     while (std::optional<mill::sample> s = c.result().items < most ? run.next() : std::nullopt) c.add(bytes_of(*s));
     return c.result();
   }
-  outcome samples(const mill::dataset& data, std::size_t size, std::size_t most = SIZE_MAX) {
+  outcome samples(const mill::dataset& data, std::size_t size, std::size_t most = SIZE_MAX, std::size_t bytes = 0) {
     counter c(std::min(size, first_samples));
-    auto run = rt().run(mill::epochs(data, next_epoch(size)) | mill::batch(), quiet);
+    mill::epochs_options o = next_epoch(size);
+    if (bytes != 0) o.bytes = bytes;
+    auto run = rt().run(mill::epochs(data, o) | mill::batch(), quiet);
     while (std::optional<std::vector<mill::sample>> b = c.result().items < most ? run.next() : std::nullopt) {
       for (const mill::sample& s : *b) {
         if (s.weight() != 0) c.add(bytes_of(s));
@@ -353,9 +477,14 @@ class works {
 int main(int argc, char** argv) {
   const auto number = [&](int i) { return static_cast<std::size_t>(std::atoi(argv[i])); };
   const std::string what = argc > 1 ? argv[1] : "";
-  if (what == "serve" && argc == 5) return serve(number(2), number(3), number(4));
+  if (what == "serve" && (argc == 5 || argc == 6)) {
+    return serve(number(2), number(3), number(4), argc == 6 ? argv[5] : "");
+  }
+  if (what == "trace" && argc == 3) return trace(argv[2]);
   if (argc != 4) {
-    std::fprintf(stderr, "usage: peers_bench serve SHARDS TEXTS RAWS | WORK ENDPOINT KEYS; see bench/peers\n");
+    std::fprintf(
+        stderr,
+        "usage: peers_bench serve SHARDS TEXTS RAWS [SHAPE] | trace FILE | WORK ENDPOINT KEYS; see bench/peers\n");
     return 2;
   }
   works all(argv[2], number(3));

@@ -170,6 +170,100 @@ def s3dlio(place, prefix):
     return one_by_one(place.urls(prefix, "bin"), lambda url: len(library.get(url)))
 
 
+def kvikio(place, prefix):
+    import kvikio as library
+    import numpy
+
+    def size_of(name):
+        file = library.RemoteFile.open_s3(BUCKET, name)  # endpoint and keys: of the environment
+        return file.read(numpy.empty(file.nbytes(), numpy.uint8))
+
+    return one_by_one(place.names(prefix, "bin"), size_of)
+
+
+# ---- small objects far away
+
+
+def in_threads(place, threads, size_of):
+    names = place.names("small", "bin")
+
+    def work():
+        c = Counter()
+        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            for size in pool.map(size_of, names):
+                c.add(size)
+        return c
+
+    return work
+
+
+def small_boto3(place):
+    client = boto3_client(place, 32)
+    return in_threads(place, 32, lambda n: len(client.get_object(Bucket=BUCKET, Key=n)["Body"].read()))
+
+
+def small_s3torchconnector(place):
+    data = s3torch_objects(place, "small", "bin")
+    return in_threads(place, 32, lambda n: len(data[int(n.split("/")[1].split(".")[0])].read()))
+
+
+def small_obstore(place):
+    import obstore as library
+
+    store = obstore_store(place)
+
+    async def one(name):
+        return len(await (await library.get_async(store, name)).bytes_async())
+
+    async def all_of():
+        return await asyncio.gather(*[one(name) for name in place.names("small", "bin")])
+
+    def work():
+        c = Counter()
+        for size in asyncio.run(all_of()):
+            c.add(size)
+        return c
+
+    return work
+
+
+# ---- TFRecord files
+
+
+def records(place, by):
+    """Length, its CRC, content, its CRC, one after the other; the reading of the content is not part of it."""
+    names = place.names("records", "tfrecord")
+    if by == "boto3":
+        client = boto3_client(place)
+        open_it = lambda name: io.BufferedReader(client.get_object(Bucket=BUCKET, Key=name)["Body"], 1 << 20)
+    elif by == "obstore":
+        import obstore as library
+
+        store = obstore_store(place)
+        open_it = lambda name: io.BufferedReader(_Raw(library.open_reader(store, name)), 1 << 20)
+    elif by == "s3torchconnector":
+        data = s3torch_objects(place, "records", "tfrecord")
+        open_it = lambda name: data[names.index(name)]
+    else:
+        import s3dlio as library
+
+        open_it = lambda name: io.BytesIO(library.get(f"s3://{BUCKET}/{name}"))
+
+    def work():
+        c = Counter(FIRST)
+        for name in names:
+            stream = open_it(name)
+            while head := stream.read(12):
+                size = int.from_bytes(head[:8], "little")
+                content = stream.read(size + 4)
+                if len(content) != size + 4:
+                    raise ValueError(f"{name} is cut")
+                c.add(size)
+        return c
+
+    return work
+
+
 # ---- one slow object in eight
 
 

@@ -29,6 +29,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 TICK = os.sysconf("SC_CLK_TCK")
 RAW, VOLUME, SLOW, TEXT = 128 << 20, 140_000_000, 64 << 20, 156_000_000
+RECORDS, RECORD = 1251, 114_660  # samples of a TFRecord file of MLPerf Storage's resnet50, bytes of one
+SMALLS, SMALL = 64, 256 << 10
 DECODED, CROPPED = 500 * 375 * 3, 224 * 224 * 3
 
 
@@ -157,9 +159,10 @@ class Contender:
 
 
 class Server:
-    def __init__(self, program, shards, texts, raws):
-        self.process = subprocess.Popen([program, "serve", str(shards), str(texts), str(raws)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+    def __init__(self, program, sizes, shape):
+        """`sizes`: how many tars, texts and large objects; `shape`: of peers_bench, "" for the usual one."""
+        self.process = subprocess.Popen([program, "serve", *map(str, sizes), *([shape] if shape else [])],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.endpoint = self.process.stdout.readline().strip()
 
     def say(self, what):
@@ -187,10 +190,10 @@ LOCAL = "local files"
 
 
 LINES = (1, 16, 512, 1024)
-GROUPS = ["raw", "samples", "first", "volumes", "slow", *[f"lines{size}" for size in LINES], "decode", "crops"]
+GROUPS = ["raw", "samples", "large", "resnet50", "first", "volumes", "slow", "lossy", *[f"lines{size}" for size in LINES], "decode", "crops"]
 
 
-def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes):
+def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path=""):
     """Each row: what it is called, "ours:WORK" or a contender of contenders.py, and marks. Goals: the figure, the row it
     is of, the best of which rows it stands beside, and the ratio at most."""
     volumes = 4
@@ -199,7 +202,9 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes):
     whole = lambda prefix: [("boto3, readinto", f"boto3_readinto:{prefix}", ""), ("boto3, read", f"boto3_read:{prefix}", ""),
                             ("s3fs, cat_file", f"s3fs:{prefix}", ""), ("awscrt", f"awscrt:{prefix}", MULTI + ", 4 objects at once"),
                             ("s3torchconnector", f"s3torchconnector:{prefix}", MULTI),
-                            ("obstore", f"obstore:{prefix}", MULTI), ("s3dlio", f"s3dlio:{prefix}", MULTI)]
+                            ("obstore", f"obstore:{prefix}", MULTI), ("s3dlio", f"s3dlio:{prefix}", MULTI),
+                            ("KvikIO", f"kvikio:{prefix}", MULTI + ", into host memory; wants a GPU's driver")]
+    average = sample_bytes // max(1, samples) // 1000
     all_of = {
         "raw": Group(
             f"{raws} objects of 128 MiB, read and dropped", "CPU s a GB", raws, (raws, raws * RAW), raws * RAW / 1e9,
@@ -208,10 +213,11 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes):
              ("millrace: fetch, consumer on the loop", "ours:fetch_on_loop", "8 objects at once"), *whole("raw")],
             goals=[("cpu", "millrace: fetch", ["boto3, readinto"], 0.9), ("cpu", "millrace: fetch", ["awscrt"], 0.3)]),
         "samples": Group(
-            f"{samples} samples of {sample_bytes // samples // 1000} KB in {shards} tars, in batches of 100", "CPU us a sample",
+            f"{samples} samples of {average} KB in {shards} tars, in batches of 100", "CPU us a sample",
             shards, (samples, sample_bytes), samples / 1e6,
             [("millrace: list | fetch | untar | group_samples", "ours:stages", "not shuffled, no CRC"),
              ("millrace: epochs() | batch()", "ours:epochs", "shuffled, CRC of each field"),
+             ("millrace: epochs({.bytes = 32 MiB}) | batch()", "ours:epochs_32", "shuffled, CRC of each field"),
              ("millrace: epochs(), no index", "ours:epochs_no_index", "shuffled"),
              ("webdataset, local files", "webdataset:local", f"{LOCAL}, not shuffled"),
              ("webdataset, curl", "webdataset:curl", UNSIGNED + ", not shuffled"),
@@ -223,7 +229,31 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes):
              ("mosaicml-streaming", "mosaicml", "own shards, shuffled"), ("spdl, boto3", "spdl", "not shuffled, 2 threads")],
             goals=[("cpu", "millrace: epochs() | batch()", readers, 0.15),
                    ("cpu", "millrace: epochs() | batch()", readers[:-1], 0.15),
-                   ("peak_mb", "millrace: epochs() | batch()", ["webdataset, curl, 2 workers", "litdata, 2 workers"], 0.2)]),
+                   *[("peak_mb", f"millrace: {ours} | batch()", ["webdataset, curl, 2 workers", "litdata, 2 workers"], 0.2)
+                     for ours in ("epochs()", "epochs({.bytes = 32 MiB})")]]),
+        "large": Group(
+            f"{samples} samples of {average} KB in one tar of 1.5 GiB, in batches of 100", "CPU us a sample",
+            shards, (samples, sample_bytes), samples / 1e6,
+            [("millrace: list | fetch | untar | group_samples", "ours:stages", "not shuffled, no CRC"),
+             ("millrace: epochs() | batch()", "ours:epochs", "shuffled, CRC of each field"),
+             ("webdataset, curl", "webdataset:curl", UNSIGNED + ", not shuffled"),
+             ("webdataset, boto3", "webdataset:boto3", "not shuffled"),
+             ("webdataset, obstore", "webdataset:obstore", "not shuffled"),
+             ("spdl, boto3", "spdl", "not shuffled, the shard whole in memory")]),
+        "resnet50": Group(
+            f"{shards} TFRecord files of {RECORDS} samples of {RECORD / 1000:.0f} KB (MLPerf's resnet50), in batches "
+            "of 100", "CPU us a sample", shards, (shards * RECORDS, None), shards * RECORDS / 1e6,
+            [("millrace: epochs() | batch()", "ours:records", "shuffled, both CRCs of each record"),
+             ("boto3, framing in Python", "records:boto3", "not shuffled, no CRC"),
+             ("obstore, framing in Python", "records:obstore", MULTI + ", not shuffled, no CRC"),
+             ("s3torchconnector, framing in Python", "records:s3torchconnector", MULTI + ", not shuffled, no CRC"),
+             ("s3dlio, framing in Python", "records:s3dlio", MULTI + ", not shuffled, no CRC, files whole in memory")]),
+        "lossy": Group(
+            f"{SMALLS} objects of 256 KiB, 60 ms away, with 1 % of the packets lost", "CPU s a GB", SMALLS,
+            (SMALLS, SMALLS * SMALL), SMALLS * SMALL / 1e9,
+            [("millrace: fetch", "ours:small", path), ("boto3, 32 threads", "small_boto3", f"{MULTI}; {path}"),
+             ("obstore, 64 at once", "small_obstore", f"{MULTI}; {path}"),
+             ("s3torchconnector, 32 threads", "small_s3torchconnector", f"{MULTI}; {path}")]),
         "first": Group(
             "the first 32 samples of the tars", "CPU ms", shards, (32, None), 1e-3,
             [("millrace: list | fetch | untar | group_samples", "ours:stages_first", "lists first"),
@@ -314,7 +344,7 @@ def install(environment):
     return missing
 
 
-ALONE = {"s3fs": "s3fs", "lines_s3fs": "s3fs"}
+ALONE = {"s3fs": "s3fs", "lines_s3fs": "s3fs", "kvikio": "kvikio-cu13"}
 
 
 def command(what, program, environment, endpoint, keys, folder):
@@ -386,16 +416,47 @@ def measure(name, group, options, server, folder):
     return result
 
 
-def measure_from_one(names, options, sizes):
+# On a network of our own, each way. Segments are those of Ethernet: a loss is of one, and not of 64 KiB.
+NETEM = ["unshare", "-n", "sh", "-c", "ip link set lo up mtu 1500 gso_max_segs 1 && "
+         "tc qdisc add dev lo root netem delay 30ms loss 1% limit 100000 && exec \"$@\"", "sh"]
+
+
+def why_no_netem():
+    """Why the kernel delays and loses nothing here; "" if it does."""
+    try:
+        done = subprocess.run([*NETEM, "true"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    except OSError as error:
+        return str(error)
+    return "" if done.returncode == 0 else (done.stdout.strip().splitlines() or ["no reason given"])[-1]
+
+
+def measure_from_one(names, options, sizes, shape=""):
     """Groups from one server, which has so many tars, texts and large objects."""
     shards, texts, _ = sizes
-    server = Server(options.program, *sizes)
+    path = ""
+    if shape == "lossy":
+        path = "by netem"
+        if not options.netem:
+            if why := why_no_netem():
+                path = f"by the server's own delay and 0.3 MB/s a connection: no netem ({why})"
+            else:  # this program once more, where the kernel does it
+                with tempfile.TemporaryDirectory() as folder:
+                    out = os.path.join(folder, "lossy.json")
+                    subprocess.run([*NETEM, sys.executable, __file__, "--program", options.program, "--environment",
+                                    options.environment, "--groups", "lossy", "--rounds", str(options.rounds),
+                                    "--netem", "--out", out], check=True)
+                    return json.loads(pathlib.Path(out).read_text())["groups"]
+        else:
+            shape = "small"
+        print(f"lossy: {path}", flush=True)
+    server = Server(options.program, sizes, shape)
     os.environ.update(AWS_ENDPOINT_URL=server.endpoint, AWS_ENDPOINT_URL_S3=server.endpoint)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            samples, sample_bytes = copied_tars(server.endpoint, shards, folder)
+            tars = shards if shape in ("", "large") else 0
+            samples, sample_bytes = copied_tars(server.endpoint, tars, folder)
             lines = counted_texts(server.endpoint, texts)
-            all_of = groups(*sizes, samples, sample_bytes, lines, texts * TEXT)
+            all_of = groups(*sizes, samples, sample_bytes, lines, texts * TEXT, path)
             return {name: measure(name, all_of[name], options, server, folder) for name in names}
     finally:
         server.stop()
@@ -410,6 +471,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", required=True)
+    parser.add_argument("--netem", action="store_true", help=argparse.SUPPRESS)  # the network is a far one
     options = parser.parse_args()
     options.program = os.path.abspath(options.program)
     options.environment = os.path.abspath(options.environment)
@@ -423,10 +485,14 @@ def main():
     if unknown:
         sys.exit(f"no such groups: {', '.join(unknown)}; there are {', '.join(GROUPS)}")
     results = {}
-    for images in (False, True):  # images take a thousand times longer than bytes: one tar is enough
-        wanted = [g for g in names if (g in ("decode", "crops")) == images]
-        if wanted:
-            results.update(measure_from_one(wanted, options, (1, 0, 0) if images else sizes))
+    apart = {  # servers of their own. Images take a thousand times longer than bytes: one tar is enough
+        "decode": ((1, 0, 0), ""), "crops": ((1, 0, 0), ""), "large": ((1, 0, 0), "large"),
+        "resnet50": ((1 if options.quick else 4, 0, 0), "records"), "lossy": ((0, 0, 0), "lossy")}
+    served = {}
+    for name in names:
+        served.setdefault(apart.get(name, (sizes, "")), []).append(name)
+    for (of, shape), wanted in served.items():
+        results.update(measure_from_one(wanted, options, of, shape))
     out = pathlib.Path(options.out)
     before = json.loads(out.read_text()) if out.exists() else {}
     out.write_text(json.dumps({**before, "groups": {**before.get("groups", {}), **results},

@@ -138,9 +138,9 @@ TEST_CASE("a trace is what its format allows, and its lanes add up to stats()") 
       while (monotonic_ns() < until) continue;
       return row(static_cast<float>(c.data.size()));
     };
-    auto run = rt.run(client.list("s3://x/k") | fetch(client) | map_concurrent(work) | batch(2) |
-                          to_device(host_device()),
-                      {.show = progress::off, .trace = file.c_str()});
+    auto run =
+        rt.run(client.list("s3://x/k") | fetch(client) | map_concurrent(work) | batch(2) | to_device(host_device()),
+               {.show = progress::off, .trace = file.c_str()});
     for (auto& b : run) {
       static_cast<void>(b);
       const std::int64_t until = monotonic_ns() + 3'000'000;
@@ -214,8 +214,41 @@ TEST_CASE("a ring keeps the latest events, and says how many it dropped") {
   REQUIRE(left.size() == 4);
   CHECK(std::string(left[0].name) == "c");
   CHECK(std::string(left[3].name) == "f");
-  CHECK_THAT(detail::run_trace::text(left, dropped, 0, 3), Contains("\"dropped_events\": \"2\"") &&
-                                                               Contains("\"pid\": 3") && Contains("\"ts\": 0.010"));
+  CHECK_THAT(detail::run_trace::text(left, dropped, 0, 3),
+             Contains("\"dropped_events\": \"2\"") && Contains("\"pid\": 3") && Contains("\"ts\": 0.010"));
+}
+
+TEST_CASE("each event has its own name and lane in the text, with more of them than are kept from the last time") {
+  // One name in two lanes and of two threads, and more names than there are places for the beginnings of lines.
+  std::vector<std::string> names(600);
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = "stage \"" + std::to_string(i) + '"';
+  std::vector<detail::trace_event> events;
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::int64_t at = 1'000 * static_cast<std::int64_t>(events.size());
+      const auto key = static_cast<std::uint32_t>(i % 2);
+      events.push_back(
+          {.begin = at, .end = at + 500, .name = names[i].c_str(), .lane = detail::trace_lane::pool, .key = key});
+      events.push_back(
+          {.begin = at, .end = at + 250, .name = names[i].c_str(), .lane = detail::trace_lane::part, .bytes = 7});
+    }
+  }
+  const std::string text = detail::run_trace::text(events, 0, 0, 0);
+  std::size_t from = text.find("thread_sort_index", text.find("thread_sort_index") + 1);
+  from = text.find('\n', from);
+  std::string expected;
+  std::int64_t id = 0;
+  for (std::size_t i = 0; i < events.size(); i += 2) {
+    const std::string name = "{\"name\": \"stage \\\"" + std::to_string(i / 2 % names.size()) + "\\\"\", \"cat\": ";
+    const std::string us = std::to_string(i);
+    expected += '\n' + name + "\"pool thread\", \"pid\": 0, \"tid\": " + std::to_string(i / 2 % 2 + 1) +
+                ", \"ph\": \"X\", \"ts\": " + us + ".000, \"dur\": 0.500},";
+    const std::string part = '\n' + name + "\"part\", \"pid\": 0, \"tid\": 0, \"id\": " + std::to_string(++id);
+    expected += part + ", \"ph\": \"b\", \"ts\": " + us + ".000, \"args\": {\"bytes\": 7}}," + part +
+                ", \"ph\": \"e\", \"ts\": " + us + ".250},";
+  }
+  expected.back() = '\n';
+  CHECK(text.substr(from) == expected + "]}\n");
 }
 
 TEST_CASE("files of a variable have the number of the run and the rank in their names") {
@@ -248,8 +281,8 @@ TEST_CASE("MILLRACE_TRACE traces the runs of a program, and without it nothing i
 TEST_CASE("a trace that cannot be written is a line in the log, and the run goes on") {
   std::string said;
   {
-    runtime rt({.log = [](void* to, const log_record& r) { *static_cast<std::string*>(to) += r.text; },
-                .log_context = &said});
+    runtime rt(
+        {.log = [](void* to, const log_record& r) { *static_cast<std::string*>(to) += r.text; }, .log_context = &said});
     auto run = rt.run(shards("a.tar"), {.trace = "/none/of/these/out.json"});
     CHECK(run.next());
     CHECK_FALSE(run.next());

@@ -43,7 +43,8 @@ training trained(runtime& rt, const tar_dataset& data, const std::shared_ptr<con
                  test::settings options) {
   training out;
   options.prefix = "mem:";
-  auto run = rt.run(test::train_on(data.indexes, store, options) | batch(2));
+  // Requests are counted as batches are taken, so few are made ahead.
+  auto run = rt.run(test::train_on(data.indexes, store, options) | batch(2), {.prefetch = 2});
   for (const std::vector<sample>& b : run) {
     for (const sample& s : b) out.samples.push_back(s.key + (s.weight() == 0 ? "-" : std::string(s["bin"].view())));
     out.states.push_back(run.state());

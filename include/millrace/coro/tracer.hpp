@@ -111,6 +111,7 @@ inline std::vector<trace_event> tracer::stop(std::uint64_t since, std::uint64_t&
   runs_.fetch_sub(1, std::memory_order_relaxed);
   dropped = added_ - since > most_ ? added_ - since - most_ : 0;
   std::vector<trace_event> out;
+  out.reserve(added_ - since - dropped);
   for (std::uint64_t i = since + dropped; i < added_; ++i) out.push_back(ring_[i % most_]);
   return out;
 }

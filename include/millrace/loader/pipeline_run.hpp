@@ -83,8 +83,8 @@ inline constexpr const char* empty_run = "an empty pipeline was run: it was move
 ///
 ///     for (auto& batch : rt.run(std::move(pipeline), {.prefetch = 2})) train_step(batch);
 ///
-/// The pipeline starts with the object. At most `prefetch` items wait for the training thread; the item that it has is
-/// dropped before the next one is asked for, and does not count.
+/// The pipeline starts with the object. At most run_options::prefetch items wait for the training thread; the item that
+/// it has is dropped before the next one is asked for, and does not count.
 ///
 /// Concurrency: all calls are for one thread at a time, except stats() and those about stopping, which are for any
 /// while the run lives. Several runs of a runtime may be on several threads. Cancellation: stop() ends it early;
@@ -227,9 +227,7 @@ class pipeline_run {
     if (core_ != nullptr && !ended_) state_->stops.add(std::move(told), core_->loop(loop_));
   }
   /// Whether a stop was asked for, by stop(), a signal or stop_when(). Any thread.
-  bool stop_asked() const noexcept {
-    return state_ != nullptr && state_->wanted.load(std::memory_order_acquire);
-  }
+  bool stop_asked() const noexcept { return state_ != nullptr && state_->wanted.load(std::memory_order_acquire); }
   /// Whether next() has returned the end because the run was stopped, and not because the pipeline has ended: there may
   /// be more, and state() leads to it.
   bool stopped() const noexcept { return stopped_; }
@@ -257,7 +255,7 @@ class pipeline_run {
   }
 
   static std::vector<stage_bounds> with_prefetch(std::vector<stage_bounds> bounds, const run_options& options) {
-    const std::size_t items = options.prefetch < 1 ? 1 : options.prefetch;
+    const std::size_t items = detail::prefetch_items<T>(options.prefetch);
     const std::size_t stated = options.prefetch_bytes;
     if (stated == 0 && detail::declared_before_v<T>) return bounds;
     // If sizes are not counted, each item has the size of its type.
@@ -354,7 +352,7 @@ class pipeline_run {
   bool seen_ = false;  // whether an iterator has shown the current item
   bool ended_ = false;
   bool stopped_ = false;
-  std::unique_ptr<detail::stop_vote> vote_;  // null: this rank stops by itself
+  std::unique_ptr<detail::stop_vote> vote_;          // null: this rank stops by itself
   std::shared_ptr<const stream_position> position_;  // null: the source has none
   const char* no_state_ = nullptr;                   // why; null: there may be one
   epoch_mark fetched_;                               // of the latest item from the queue

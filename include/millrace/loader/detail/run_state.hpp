@@ -18,10 +18,11 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/item_bytes.hpp>
-#include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/stage_record.hpp>
@@ -200,21 +201,44 @@ class progress_line final : private timer_node {
   time_point line_due_{}, report_due_{};
 };
 
+/// run_options::prefetch where it is automatic: how many items there may be; of small ones, in how many bytes.
+inline constexpr std::size_t prefetch_few = 2;
+inline constexpr std::size_t prefetch_small = 256, prefetch_small_bytes = 256 * KiB;
+/// For types whose bytes are counted, and are memory that the items hold themselves.
+template <class T>
+inline constexpr bool prefetches_small_v = counts_bytes_v<T> && !declared_before_v<T>;
+template <class T>
+std::size_t prefetch_items(std::size_t prefetch) noexcept {
+  return prefetch != 0 ? prefetch : prefetches_small_v<T> ? prefetch_small : prefetch_few;
+}
+
 /// A bounded queue from coroutines of one executor to one thread, which blocks while it is empty.
+///
+/// Two threads that pass on item by item sleep and wake for each, which takes longer than a small item does. With
+/// capacity 0, where items are small, either side therefore wakes the other one for several: the thread when it has
+/// taken half of them; the executor when it is full, or goes on to something else, or the thread has waited for long.
 template <class T>
 class blocking_queue {
  public:
-  /// `bytes`: the bound of all items together; one item is always let in. 0: no bound.
+  /// `capacity`: 0: prefetch_few items, or as many as prefetch_small says. `bytes`: the bound of all items together;
+  /// one item is always let in. 0: no bound.
   explicit blocking_queue(std::size_t capacity, std::size_t bytes = 0)
-      : window_(capacity, bytes == 0 ? SIZE_MAX : bytes) {}
+      : window_(prefetch_items<T>(capacity), bytes == 0 ? SIZE_MAX : bytes),
+        several_(capacity == 0 && prefetches_small_v<T>) {}
 
   // ---- the executor's side
 
   /// False if the queue is full; room() is then notified once there is room.
   bool reserve() {
-    std::lock_guard lock(mutex_);
-    if (window_.room()) return true;
-    producer_waits_ = true;
+    {
+      std::lock_guard lock(mutex_);
+      if (has_room()) return true;
+      producer_waits_ = true;
+      full_at_ = items_.size();
+      if (!held_back_) return false;
+      held_back_ = false;
+    }
+    filled_.notify_one();
     return false;
   }
   notifier& room() noexcept { return room_; }
@@ -224,6 +248,16 @@ class blocking_queue {
       const std::size_t bytes = item_bytes(item);
       items_.push_back(std::move(item));
       window_.add(bytes);
+      if (several_) {
+        largest_ = bytes > largest_ ? bytes : largest_;
+        if (waits_since_ == 0) return;
+        if (executor_ != nullptr && monotonic_ns() - waits_since_ < hold_back) {
+          held_back_ = true;
+          if (!std::exchange(flush_sent_, true)) executor_->post_remote(flush_);
+          return;
+        }
+        held_back_ = false;
+      }
     }
     filled_.notify_one();
   }
@@ -240,6 +274,7 @@ class blocking_queue {
     std::lock_guard lock(mutex_);
     if (items_.empty()) return true;
     producer_waits_ = true;
+    full_at_ = 0;
     return false;
   }
   /// Drops all items, after the consumer has left.
@@ -271,7 +306,9 @@ class blocking_queue {
   template <class Taken>
   std::optional<T> pop(Taken&& taken) {
     std::unique_lock lock(mutex_);
+    if (several_ && items_.empty()) waits_since_ = monotonic_ns();
     while (items_.empty() && !ended_ && taken_ < limit_) filled_.wait(lock);
+    waits_since_ = 0;
     reach_limit();
     if (stopped_) return std::nullopt;
     if (items_.empty()) {
@@ -284,7 +321,7 @@ class blocking_queue {
     ++taken_;
     window_.remove(bytes);
     taken(std::as_const(*item));
-    if (producer_waits_ && executor_ != nullptr) {
+    if (producer_waits_ && executor_ != nullptr && (!several_ || 2 * items_.size() <= full_at_)) {
       producer_waits_ = false;
       executor_->post_remote(wake_);
     }
@@ -339,14 +376,47 @@ class blocking_queue {
    private:
     blocking_queue& queue_;
   };
+  // Posted by the executor itself: comes when the coroutine that pushes has suspended. One at a time.
+  class wake_consumer final : public remote_node {
+   public:
+    explicit wake_consumer(blocking_queue& q) noexcept : queue_(q) {}
+
+   protected:
+    void run() noexcept override { queue_.flush(); }
+
+   private:
+    blocking_queue& queue_;
+  };
+  void flush() noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      flush_sent_ = false;
+      if (!std::exchange(held_back_, false)) return;
+    }
+    filled_.notify_one();
+  }
+
+  /// With the lock.
+  bool has_room() const noexcept {
+    if (!window_.room()) return false;
+    return !several_ || window_.items() < prefetch_few || window_.bytes() + largest_ <= prefetch_small_bytes;
+  }
 
   /// With the lock. Not after all that there was has been given: that is the end of the pipeline itself.
   void reach_limit() noexcept {
     if (taken_ >= limit_ && !(ended_ && items_.empty())) stopped_ = true;
   }
 
+  static constexpr std::int64_t hold_back = 50'000;  // nanoseconds
+
   mutable std::mutex mutex_;
   window window_;
+  const bool several_;
+  std::size_t largest_ = 0;       // of the items so far, in bytes
+  std::size_t full_at_ = 0;       // how many items there were when the producer began to wait
+  std::int64_t waits_since_ = 0;  // the thread, for an item; 0: it does not
+  bool held_back_ = false;        // items that the thread has not been woken for
+  bool flush_sent_ = false;
   std::condition_variable filled_;
   std::deque<T> items_;
   bool ended_ = false;
@@ -358,8 +428,9 @@ class blocking_queue {
   std::uint64_t taken_ = 0;
   std::uint64_t limit_ = UINT64_MAX;
   bool stopped_ = false;
-  notifier room_;                // the executor's thread only
+  notifier room_;  // the executor's thread only
   wake_producer wake_{*this};
+  wake_consumer flush_{*this};
 };
 
 /// The half of a run that is on a loop of the runtime, and what both halves share.
@@ -375,7 +446,7 @@ class run_state {
   run_state(async_generator<T>&& pipeline, const run_options& o, std::size_t spare, std::uint32_t rank)
       : options(o),
         context(spare, o.budget == 0 ? run_budget::unlimited : o.budget),
-        queue(o.prefetch < 1 ? 1 : o.prefetch, o.prefetch_bytes),
+        queue(o.prefetch, o.prefetch_bytes),
         stops(&ask, this),
         pipeline_(std::move(pipeline)),
         rank_(rank) {

@@ -9,6 +9,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,101 +57,153 @@ MILLRACE_INLINE void run_trace::end(runtime_parts& log) noexcept {
   try {
     std::uint64_t dropped = 0;
     const std::vector<trace_event> events = from->stop(since_, dropped);
-    replace_file(path_, text(events, dropped, began_, rank_));
+    whole_file to(path_);
+    to.write(text(events, dropped, began_, rank_, &to));
+    to.finish();
   } catch (const std::exception& e) {
     log.log(log_record(log_level::warning, std::string("millrace: no trace: ") + e.what()));
   }
 }
 
+/// Text of a trace, in pieces that are written into one string. What is the same for all events of a name and lane is
+/// kept from the last time: names and lanes are few, and events are hundreds of thousands.
+class trace_text {
+ public:
+  explicit trace_text(std::uint32_t rank) : pid_("\"pid\": " + std::to_string(rank)) {}
+
+  const std::string& pid() const noexcept { return pid_; }
+  std::string& out() noexcept { return out_; }
+
+  /// ",\n{"name": ..., "tid": ..., " of an event, up to what is its own.
+  void head(const trace_event& e, const char* category, std::size_t tid) {
+    cached& c = heads_[(reinterpret_cast<std::uintptr_t>(e.name) / 8 * 31 + tid) % most];
+    if (c.name != e.name || c.category != category || c.tid != tid) {
+      c.name = e.name;
+      c.category = category;
+      c.tid = tid;
+      c.text = ",\n{\"name\": ";
+      append_json(c.text, e.name);
+      ((((c.text += ", \"cat\": \"") += category) += "\", ") += pid_) += ", \"tid\": ";
+      (c.text += std::to_string(tid)) += ", ";
+    }
+    out_ += c.text;
+  }
+  void number(std::string_view name, std::int64_t n) {
+    out_ += name;
+    digits(n);
+  }
+  /// Of nanoseconds.
+  void microseconds(std::string_view name, std::int64_t ns) {
+    number(name, ns / 1000);
+    const auto rest = static_cast<int>(ns % 1000);
+    const char text[] = {'.', static_cast<char>('0' + rest / 100), static_cast<char>('0' + rest / 10 % 10),
+                         static_cast<char>('0' + rest % 10)};
+    out_.append(text, sizeof text);
+  }
+
+ private:
+  struct cached {
+    const char* name = nullptr;
+    const char* category = nullptr;
+    std::size_t tid = 0;
+    std::string text;
+  };
+  static constexpr std::size_t most = 256;
+
+  void digits(std::int64_t n) {
+    char text[20];  // of what is not negative
+    char* at = text + sizeof text;
+    do {
+      *--at = static_cast<char>('0' + n % 10);
+      n /= 10;
+    } while (n > 0);
+    out_.append(at, static_cast<std::size_t>(text + sizeof text - at));
+  }
+
+  std::string pid_;
+  std::string out_;
+  cached heads_[most];  // no vector of a new type: see docs/design/compiling.md
+};
+
 MILLRACE_INLINE std::string run_trace::text(const std::vector<trace_event>& events, std::uint64_t dropped,
-                                            std::int64_t began, std::uint32_t rank) {
+                                            std::int64_t began, std::uint32_t rank, whole_file* to) {
   // Events on a thread follow each other or are in each other; those of the other lanes may overlap.
   const auto threads = [](trace_lane l) { return l <= trace_lane::connection; };
-  static constexpr const char* names[] = {"training thread", "pool thread", "connection", "queue",
-                                          "list",            "part",        "copy"};
+  static constexpr const char* names[] = {
+      "training thread", "pool thread", "connection", "queue", "list", "part", "copy"};
+  const auto key_of = [](const trace_event& e) { return static_cast<std::uint64_t>(e.lane) << 32 | e.key; };
   std::vector<std::uint64_t> lanes;  // in order
-  const auto lane_of = [&lanes](const trace_event& e) {
-    const std::uint64_t key = static_cast<std::uint64_t>(e.lane) << 32 | e.key;
-    std::size_t i = 0;
-    while (i < lanes.size() && lanes[i] < key) ++i;
-    if (i == lanes.size() || lanes[i] != key) lanes.insert(lanes.begin() + static_cast<std::ptrdiff_t>(i), key);
-    return i + 1;
+  const auto place_of = [&lanes](std::uint64_t key) {
+    std::size_t first = 0;
+    for (std::size_t n = lanes.size(); n > 0;) {
+      const std::size_t half = n / 2;
+      const bool right = lanes[first + half] < key;
+      first += right ? half + 1 : 0;
+      n = right ? n - half - 1 : half;
+    }
+    return first;
   };
   for (const trace_event& e : events) {
-    if (threads(e.lane)) static_cast<void>(lane_of(e));
+    if (!threads(e.lane)) continue;
+    const std::size_t at = place_of(key_of(e));
+    if (at == lanes.size() || lanes[at] != key_of(e)) {
+      lanes.insert(lanes.begin() + static_cast<std::ptrdiff_t>(at), key_of(e));
+    }
   }
-  const std::string pid = "\"pid\": " + std::to_string(rank);
-  std::string out = "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"dropped_events\": \"" + std::to_string(dropped) +
-                    "\"}, \"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", " + pid +
-                    ", \"tid\": 0, \"args\": {\"name\": \"millrace rank " + std::to_string(rank) + "\"}}";
+  trace_text text(rank);
+  std::string& out = text.out();
+  constexpr std::size_t piece = std::size_t{1} << 16;
+  out.reserve(piece + 4096);
+  ((out += "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"dropped_events\": \"") += std::to_string(dropped)) +=
+      "\"}, \"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", ";
+  ((out += text.pid()) += ", \"tid\": 0, \"args\": {\"name\": \"millrace rank ") += std::to_string(rank) + "\"}}";
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const std::string tid = ", \"tid\": " + std::to_string(i + 1) + ", \"args\": {";
     const std::uint64_t lane = lanes[i] >> 32;
     const std::string number = lane == 0 ? std::string() : ' ' + std::to_string(lanes[i] & 0xffffffff);
-    out += ",\n{\"ph\": \"M\", \"name\": \"thread_name\", " + pid + tid + "\"name\": \"" + names[lane] +
-           number + "\"}},\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", " + pid + tid +
+    out += ",\n{\"ph\": \"M\", \"name\": \"thread_name\", " + text.pid() + tid + "\"name\": \"" + names[lane] + number +
+           "\"}},\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", " + text.pid() + tid +
            "\"sort_index\": " + std::to_string(i + 1) + "}}";
   }
-  out.reserve(out.size() + 128 * events.size());
   std::vector<std::uint64_t> ends(lanes.size(), static_cast<std::uint64_t>(began));  // of the latest in each lane
   std::int64_t id = 0;
-  for (const trace_event& each : events) {
-    trace_event e = each;
-    e.begin = std::max(e.begin, began);  // of another run
-    if (threads(e.lane)) {               // libcurl's microseconds are rounded
-      std::uint64_t& latest = ends[lane_of(e) - 1];
-      e.begin = std::max(e.begin, static_cast<std::int64_t>(latest));
-      latest = std::max(latest, static_cast<std::uint64_t>(e.end));
+  for (const trace_event& e : events) {
+    if (to != nullptr && out.size() >= piece) {  // memory that is in the cache, and not megabytes that are new
+      to->write(out);
+      out.clear();
     }
-    e.end = std::max(e.end, e.begin);
-    // Appended piece by piece: with temporary strings and snprintf() the text takes four times as long.
-    const auto head = [&](const char* what) {
-      out += ",\n{\"name\": ";
-      append_json(out, e.name);
-      out += ", \"cat\": \"";
-      out += names[static_cast<int>(e.lane)];
-      out += "\", ";
-      out += pid;
-      out += what;
-    };
-    const auto number = [&out](const char* name, std::int64_t n) {
-      out += name;
-      out += std::to_string(n);
-    };
-    const auto us = [&](const char* name, std::int64_t ns) {
-      number(name, ns / 1000);
-      const auto rest = static_cast<int>(ns % 1000);
-      const char digits[] = {'.', static_cast<char>('0' + rest / 100), static_cast<char>('0' + rest / 10 % 10),
-                             static_cast<char>('0' + rest % 10)};
-      out.append(digits, sizeof digits);
-    };
+    std::int64_t begin = std::max(e.begin, began);  // of another run
+    const char* const category = names[static_cast<int>(e.lane)];
     const auto args = [&] {
       if (e.bytes == 0) {
         out += '}';
       } else {
-        number(", \"args\": {\"bytes\": ", e.bytes);
+        text.number(", \"args\": {\"bytes\": ", e.bytes);
         out += "}}";
       }
     };
     if (threads(e.lane)) {
-      head("");
-      number(", \"tid\": ", static_cast<std::int64_t>(lane_of(e)));
-      us(", \"ph\": \"X\", \"ts\": ", e.begin - began);
-      us(", \"dur\": ", e.end - e.begin);
+      const std::size_t lane = place_of(key_of(e));
+      begin = std::max(begin, static_cast<std::int64_t>(ends[lane]));  // libcurl's microseconds are rounded
+      ends[lane] = std::max(ends[lane], static_cast<std::uint64_t>(e.end));
+      text.head(e, category, lane + 1);
+      text.microseconds("\"ph\": \"X\", \"ts\": ", begin - began);
+      text.microseconds(", \"dur\": ", std::max(e.end, begin) - begin);
       args();
     } else {
       ++id;
-      head(", \"tid\": 0");
-      number(", \"id\": ", id);
-      us(", \"ph\": \"b\", \"ts\": ", e.begin - began);
+      text.head(e, category, 0);
+      text.number("\"id\": ", id);
+      text.microseconds(", \"ph\": \"b\", \"ts\": ", begin - began);
       args();
-      head(", \"tid\": 0");
-      number(", \"id\": ", id);
-      us(", \"ph\": \"e\", \"ts\": ", e.end - began);
+      text.head(e, category, 0);
+      text.number("\"id\": ", id);
+      text.microseconds(", \"ph\": \"e\", \"ts\": ", std::max(e.end, begin) - began);
       out += '}';
     }
   }
-  return out + "\n]}\n";
+  out += "\n]}\n";
+  return std::move(out);
 }
 
 }  // namespace millrace::detail

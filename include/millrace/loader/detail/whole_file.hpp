@@ -2,12 +2,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <string_view>
 
 namespace millrace::detail {
 
-/// Writes a file as a whole: to `path` with ".part", which is then renamed. Throws io_error.
+/// A file that is there whole or not at all: written to `path` with ".part", which finish() renames. Throws io_error.
+class whole_file {
+ public:
+  explicit whole_file(const std::string& path);
+  whole_file(const whole_file&) = delete;
+  whole_file& operator=(const whole_file&) = delete;
+  ~whole_file();
+  void write(std::string_view text);
+  /// Nothing may be written after it.
+  void finish();
+
+ private:
+  /// Throws; nothing is left then.
+  [[noreturn]] void fail(int code);
+  void close() noexcept;
+
+  const std::string path_, part_;
+  std::FILE* to_;
+};
+/// Writes a file as a whole.
 void replace_file(const std::string& path, const std::string& text);
 /// Appends `text` as a JSON string, with its quotes. What is no UTF-8 becomes U+FFFD.
 void append_json(std::string& out, std::string_view text);
