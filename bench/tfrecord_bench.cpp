@@ -9,7 +9,7 @@
 // the CRC32 of all byte strings too, and nothing is measured where these are not equal. The files are in the page
 // cache. Client on core 1.
 //
-//   tfrecord_bench [MB a shape, default 100]
+//   tfrecord_bench [MB a shape, default 400]
 
 #include <unistd.h>
 #include <zlib.h>
@@ -172,7 +172,7 @@ class shape {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::size_t total = 1'000'000 * static_cast<std::size_t>(argc > 1 ? std::atoi(argv[1]) : 100);
+  const std::size_t total = 1'000'000 * static_cast<std::size_t>(argc > 1 ? std::atoi(argv[1]) : 400);
   bench::print_machine();
   bench::pin(1);
   const std::string folder = std::filesystem::temp_directory_path() / ("tfrecord_bench." + std::to_string(::getpid()));
