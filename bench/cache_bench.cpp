@@ -44,6 +44,8 @@
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/testing/s3_server/detail/text.hpp>
+#include <millrace/testing/s3_server/store.hpp>
 #include <millrace/train/dataset.hpp>
 
 #include "bench/common/contender.hpp"
@@ -103,8 +105,7 @@ std::uint64_t read_all(mill::runtime& rt, const std::shared_ptr<const mill::stor
   for (std::size_t i = 0; i < shards; ++i) {
     known.emplace_back("s3://b/" + std::to_string(i), std::uint64_t(shard_bytes), etag);
   }
-  auto chunks = mill::from_range(std::move(known)) |
-                mill::fetch(store, {.shards = 8, .window = part_bytes, .part = part_bytes});
+  auto chunks = mill::from_range(std::move(known)) | mill::fetch(store);
   std::uint64_t total = 0;
   for (const mill::chunk& c : rt.run(std::move(chunks), {.show = mill::progress::off})) total += c.data.size();
   return total;
@@ -161,8 +162,15 @@ int main(int argc, char** argv) {
   const std::size_t shards = static_cast<std::size_t>(argc > 2 ? std::atoi(argv[2]) : 512) * mill::MiB / shard_bytes;
   bench::print_machine();
   const std::string content = tar_of_samples();
+  // With a CRC32C of each object, as S3 keeps a checksum of each: who reads it compares it, cached or not.
+  const std::string sum = mill::s3_server::detail::to_base64(mill::s3_server::detail::checksum_of("crc32c", content));
   const bench::served server(false, [&](mill::s3_server::background& s) {
-    for (std::size_t i = 0; i < shards; ++i) s.put("b", std::to_string(i), content);
+    const mill::bytes shared = mill::bytes::copy(content);
+    for (std::size_t i = 0; i < shards; ++i) {
+      mill::s3_server::object o(shared);
+      o.checksums.emplace_back("x-amz-checksum-crc32c", sum);
+      s.objects().put("b", std::to_string(i), std::move(o));
+    }
   });
   bench::pin(1);
   const std::shared_ptr<const mill::storage> s3 = mill::detail::storage_of(server.client());

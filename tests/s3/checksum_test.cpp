@@ -10,6 +10,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/testing/s3_server/detail/text.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/checking_client.hpp"
@@ -225,6 +226,42 @@ TEST_CASE("an object that is likely small is read whole and compared; a longer o
   CHECK(p.data.empty());
   CHECK(p.object.size == 0);
   CHECK(o.ranges() == ranges{""});
+}
+
+TEST_CASE("where blocks of memory are summed, the CRC-32C of an object is made of their sums", "[s3][checksum]") {
+  const std::string text = text_of(30'000);
+  running_crc right(crc_kind::crc32c);
+  right.add(text.data(), text.size());
+  std::string base64(8, '\0');
+  {
+    unsigned char raw[4];
+    for (int i = 0; i < 4; ++i) raw[i] = static_cast<unsigned char>(right.value() >> (24 - 8 * i));
+    base64 = s3_server::detail::to_base64(std::string_view(reinterpret_cast<const char*>(raw), 4));
+  }
+  checked o(text, {{"x-amz-checksum-crc32c", base64}});
+  const auto loop = make_event_loop();
+  const s3::client client = test::checking_client(o.server);
+  const auto get = [&] {
+    o.server.log().clear();
+    const slab_pool summed = slab_pool(64 * KiB).summed();
+    s3::object_part p = block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", summed, text.size()));
+    CHECK(p.data.view() == text);
+    CHECK(p.crc.kind() == crc_kind::crc32c);
+    CHECK(p.crc.value() == right.value());
+    CHECK(p.crc.size() == text.size());
+    return p.again;
+  };
+  CHECK_FALSE(get());
+  CHECK_FALSE(get());
+  o.server.faults().add({.key = "k", .times = 1}, fault::flipped_bit(12'345));
+  CHECK(get());
+  o.server.faults().clear();
+  o.server.faults().add({.key = "k", .times = 1}, fault::close_in_body(10'000));
+  CHECK_FALSE(get());
+  CHECK(o.ranges() == ranges{"", "bytes=10000-29999"});
+  o.server.faults().clear();
+  o.server.faults().add({.key = "k"}, fault::flipped_bit(12'345));
+  CHECK_THROWS_AS(get(), s3::checksum_error);
 }
 
 TEST_CASE("a damaged object is read once more, then named", "[s3][checksum]") {

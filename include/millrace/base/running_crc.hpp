@@ -16,6 +16,8 @@ class running_crc {
  public:
   running_crc() = default;
   explicit running_crc(crc_kind k) noexcept : kind_(k) {}
+  /// Of `size` bytes, of which it is known.
+  running_crc(crc_kind k, std::uint64_t value, std::uint64_t size) noexcept : value_(value), size_(size), kind_(k) {}
 
   crc_kind kind() const noexcept { return kind_; }
   std::uint64_t value() const noexcept { return value_; }  ///< in the lower bits

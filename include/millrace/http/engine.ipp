@@ -726,7 +726,9 @@ MILLRACE_INLINE void transfer::store(const char* data, std::size_t n) {
   while (n > 0) {
     if (!current_) begin_piece();
     const std::size_t part = std::min(n, current_.capacity() - filled_);
-    if (resumable_) body_.resume->crc.add(data, part);  // while it is in the cache
+    // While it is in the cache. Of memory that is summed anyway the CRC-32C is known in the end.
+    const bool known = resumable_ && current_.is_summed() && body_.resume->crc.kind() == crc_kind::crc32c;
+    if (resumable_ && !known) body_.resume->crc.add(data, part);
     current_.note_filled(filled_, data, part);
     if (current_.capacity() >= past_caches) {
       copy_past_caches(current_.data() + filled_, data, part);

@@ -152,6 +152,9 @@ class writable_bytes {
     if (owner_ != nullptr && owner_->sums != nullptr) sum(offset, data, length);
   }
 
+  /// Whether they are: then bytes::crc32c() of what is shared is cheap.
+  bool is_summed() const noexcept { return owner_ != nullptr && owner_->sums != nullptr; }
+
   /// Takes over one reference. For the library's own pools.
   explicit writable_bytes(detail::block* owner) noexcept : owner_(owner) {}
 

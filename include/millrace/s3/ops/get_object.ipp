@@ -159,6 +159,9 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
     if (!result.data.empty()) more = co_await x.read();  // empty: the verified end
     check_length(result.data.size() + more.size());
     result.crc = partial_.crc;
+    if (result.crc.kind() == crc_kind::crc32c && result.crc.size() == 0) {  // by the sums of its blocks
+      result.crc = running_crc(crc_kind::crc32c, result.data.crc32c(), result.data.size());
+    }
     if (declared_) co_await compare(result);
     result.again = damaged_.has_value();
     result.whole = extent_ != extent::range;
