@@ -36,7 +36,7 @@ inline constexpr const char* cannot_interleave =
 
 /// Of the program's functions from T: what stands for an empty entry. configuration_error where nothing can.
 template <class U, class F>
-U entry_in_place(const F& f, epoch_mark mark, const char* stage) {
+U entry_in_place(const F& f, [[maybe_unused]] epoch_mark mark, const char* stage) {
   mark.padding = true;
   if constexpr (has_in_place_of<F, U>) {
     return f.in_place_of(mark);

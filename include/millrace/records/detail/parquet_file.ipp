@@ -67,7 +67,8 @@ class arrow_blocks {
         return ::arrow::Status::OK();
       }
     }
-    const std::int64_t there = (size + 64 * KiB - 1) / (64 * KiB) * (64 * KiB);
+    constexpr std::int64_t page = 64 * KiB;
+    const std::int64_t there = (size + page - 1) / page * page;
     std::uint8_t* made = nullptr;
     ARROW_RETURN_NOT_OK(::arrow::default_memory_pool()->Allocate(there + head, head, &made));
     std::memcpy(made, &there, sizeof there);
