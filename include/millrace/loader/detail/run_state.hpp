@@ -215,7 +215,7 @@ std::size_t prefetch_items(std::size_t prefetch) noexcept {
 /// A bounded queue from coroutines of one executor to one thread, which blocks while it is empty.
 ///
 /// Two threads that pass on item by item sleep and wake for each, which takes longer than a small item does. With
-/// capacity 0, where items are small, either side therefore wakes the other one for several: the thread when it has
+/// capacity 0, where items are of 16 KiB at most, either side therefore wakes the other for several: the thread when it has
 /// taken half of them; the executor when it is full, or goes on to something else, or the thread has waited for long.
 template <class T>
 class blocking_queue {
@@ -251,7 +251,7 @@ class blocking_queue {
       if (several_) {
         largest_ = bytes > largest_ ? bytes : largest_;
         if (waits_since_ == 0) return;
-        if (executor_ != nullptr && monotonic_ns() - waits_since_ < hold_back) {
+        if (are_small() && executor_ != nullptr && monotonic_ns() - waits_since_ < hold_back) {
           held_back_ = true;
           if (!std::exchange(flush_sent_, true)) executor_->post_remote(flush_);
           return;
@@ -321,7 +321,7 @@ class blocking_queue {
     ++taken_;
     window_.remove(bytes);
     taken(std::as_const(*item));
-    if (producer_waits_ && executor_ != nullptr && (!several_ || 2 * items_.size() <= full_at_)) {
+    if (producer_waits_ && executor_ != nullptr && (!several_ || !are_small() || 2 * items_.size() <= full_at_)) {
       producer_waits_ = false;
       executor_->post_remote(wake_);
     }
@@ -401,6 +401,9 @@ class blocking_queue {
     if (!window_.room()) return false;
     return !several_ || window_.items() < prefetch_few || window_.bytes() + largest_ <= prefetch_small_bytes;
   }
+
+  /// With the lock: whether waking a thread for each takes as long as making it.
+  bool are_small() const noexcept { return largest_ <= prefetch_small_bytes / 16; }
 
   /// With the lock. Not after all that there was has been given: that is the end of the pipeline itself.
   void reach_limit() noexcept {
