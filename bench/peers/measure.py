@@ -190,7 +190,8 @@ LOCAL = "local files"
 
 
 LINES = (1, 16, 512, 1024)
-GROUPS = ["raw", "samples", "large", "resnet50", "first", "volumes", "slow", "lossy", *[f"lines{size}" for size in LINES], "decode", "crops"]
+GROUPS = ["raw", "samples", "large", "resnet50", "first", "volumes", "slow", "lossy",
+          *[f"lines{size}" for size in LINES], "decode", "crops"]
 
 
 def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path=""):

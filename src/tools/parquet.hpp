@@ -324,6 +324,12 @@ inline row_files row_files_of(const mill::shard_index& index, const std::vector<
     if (i != s.fields.size()) {
       throw mill::error("a field is of no column: " + s.fields[i].extension, s.from.at(s.key));
     }
+    std::set<std::string_view> names;
+    for (const mill::field& f : files) {
+      if (names.insert(f.extension).second) continue;
+      throw mill::decode_error("two columns become files of one name, " + f.extension + ": choose by --columns",
+                               s.from.at(s.key));
+    }
     s.fields = std::move(files);
   };
 }

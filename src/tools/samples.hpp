@@ -260,7 +260,7 @@ class sample_source {
     std::vector<part> parts;
     std::uint64_t bytes = 0;
     // A group of samples is unpacked as a whole: the parts end where groups do, unless there are too many in one.
-    const bool groups = index.groups() != 0 && index.format() == mill::sample_format::described;
+    const bool groups = index.has_groups();
     for (std::uint64_t i = first; i < index.samples(); ++i) {
       const std::uint64_t size = index.end(i) - index.offset(i);
       const bool may_end =
@@ -311,7 +311,7 @@ class sample_source {
       where_it_is.format = self->format_;
       where_it_is.prefix = self->prefix();
       const std::uint64_t offset = before;
-      const bool groups = index.groups() != 0 && index.format() == mill::sample_format::described;
+      const bool groups = index.has_groups();
       auto read = [store, set, where_it_is, offset, groups](part p) {
         mill::dataset_options one = where_it_is;
         if (groups) one.slice = p.second - p.first;  // each group is unpacked once

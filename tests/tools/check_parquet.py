@@ -198,6 +198,10 @@ def check_look(tools, source, expected, pa, pq):
             require_said(said, 3 if text is None else 0, "no field h.json" if text is None else text)
             require(text is None or said[1] == text, "another number")
     # A row of nulls has no fields, and cannot be written.
+    pq.write_table(pa.table({"A": ["x"], "a": ["y"]}), other + "/m.parquet")
+    require_said(run(tools["ls"], other), 1, "two columns become files of one name, a.txt: choose by --columns",
+                 "m.parquet#0")
+    require_said(run(tools["ls"], other, "--columns", "a"), 0, "a.txt 1 B")
     pq.write_table(pa.table({"n": pa.array([1, None])}), other + "/m.parquet")
     require_said(run(tools["reshard"], other, other + "/out", "--no-shuffle"), 1, "a sample without fields")
 
