@@ -6,9 +6,9 @@
     far_store.py ENDPOINT PEER PREFIX COUNT SIZE     prints seconds and bytes
 
 Objects are s3://b/PREFIX/0 to COUNT - 1, of SIZE bytes each. Peers: awscrt (4 objects at once, given as far as the
-interface asks for a number), s3torchconnector (4 threads), obstore (64 at once; obstore-list: of what it lists), boto3 (32 threads), litdata (COUNT
-samples of SIZE bytes, shuffled, in batches of 100; its first call makes its chunks of them and uploads these). They come
-from PyPI:
+interface asks for a number), s3torchconnector (4 threads), obstore (64 at once; obstore-list: of what it lists), boto3
+(32 threads), litdata (COUNT samples of SIZE bytes, shuffled, in batches of 100; its first call makes its chunks of them
+and uploads these). They come from PyPI:
 
     python3 -m venv peers && peers/bin/pip install awscrt s3torchconnector obstore boto3 litdata torch
 """
@@ -16,6 +16,7 @@ from PyPI:
 import asyncio
 import concurrent.futures
 import functools
+import os
 import sys
 import threading
 import time
@@ -59,8 +60,6 @@ def awscrt(endpoint, prefix, count):
 
 
 def s3torchconnector(endpoint, prefix, count):
-    import os
-
     os.environ.update(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET)
     from s3torchconnector import S3ClientConfig, S3MapDataset
 
@@ -115,7 +114,6 @@ def sample_of(what):
 
 
 def litdata(endpoint, prefix, count, size):
-    import os
     import tempfile
 
     import boto3 as library
@@ -151,7 +149,8 @@ def main():
     seconds, total = peers[peer](endpoint, prefix, int(count))
     if total != int(count) * int(size):
         sys.exit(f"{peer} has read {total} bytes")
-    print(seconds, total, file=RESULT)
+    print(seconds, total, file=RESULT, flush=True)
+    os._exit(0)  # the threads of obstore abort at an ordinary exit
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ MILLRACE_INLINE void read_controller::enter(state s, time_point now) noexcept {
   state_ = s;
   intervals_ = 0;
   begun_ = false;
-  settled_ = now + duration(static_cast<std::int64_t>(1e9 * (first_ + static_cast<double>(part_) / rate_)));
+  settled_ = now + duration(static_cast<std::int64_t>(1e9 * (first_ + length(part_) / rate_)));
 }
 
 MILLRACE_INLINE void read_controller::learn() noexcept {
@@ -114,7 +114,7 @@ MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes
   const duration since = now - std::exchange(latest_, now);
   if (now < settled_) return;
   if (state_ != state::learning && since > duration(250'000'000)) {
-    const double read = first_ + static_cast<double>(part_) / rate_;
+    const double read = first_ + length(part_) / rate_;
     if (ns * static_cast<double>(since.count()) > 4 * read) begun_ = false;
     if (since > old) {
       enter(state::learning, now);
@@ -137,14 +137,15 @@ MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes
   if (state_ == state::learning) {
     if (count_ < 3) return;
     learn();
-    aim(4 * flying_ / count_ * alone(bytes_ / count_));
+    // Those to come are longer than the first ones, and bring more, unless these were too short to tell.
+    aim(4 * flying_ / count_ * std::min(alone(length(part_)), 3 * alone(bytes_ / count_)));
     grown_from_ = 0;
     enter(state::growing, now);
     return;
   }
   const double elapsed = ns * static_cast<double>((now - began_).count());
   const double enough = static_cast<double>(std::clamp<std::size_t>(requests_, 16, 64));
-  const double reads = state_ == state::growing ? 2 : 3;  // a step too far is judged again
+  const double reads = state_ == state::growing ? 1 : 3;  // a step too far is judged again
   const bool sure = count_ >= enough && elapsed >= reads * (waits_ + bodies_) / count_;
   const bool long_enough = count_ >= 4 && elapsed > 1;
   if (elapsed > 0 && (sure || long_enough)) judge(bytes_ / elapsed, flying_ / count_, now);
