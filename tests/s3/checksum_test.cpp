@@ -68,8 +68,9 @@ class checked {
   std::string get(std::size_t length = 64 * KiB, bool etag_known = true) {
     const auto loop = make_event_loop();
     try {
-      const s3::object_part p = block_on(
-          *loop, client_.get("s3://b/k", 0, length, etag_known ? etag_ : "", slab_pool(256 * KiB), content_.size()));
+      const s3::get_options options{.size = content_.size()};
+      const s3::object_part p =
+          block_on(*loop, client_.get("s3://b/k", 0, length, etag_known ? etag_ : "", slab_pool(256 * KiB), options));
       CHECK(p.object.size == content_.size());
       if (p.data.view() == content_) return "right";
       return p.data.view() == content_.substr(0, length) ? "a part" : "wrong";
@@ -189,8 +190,7 @@ TEST_CASE("an object that is likely small is read whole and compared; a longer o
   const s3::client client = test::checking_client(o.server);
   const auto get = [&](std::size_t likely) {
     o.server.log().clear();
-    const auto length = std::optional<std::uint64_t>();
-    return block_on(*loop, client.get("s3://b/k", 0, likely, "", slab_pool(256 * KiB), length, false, true));
+    return block_on(*loop, client.get("s3://b/k", 0, likely, "", slab_pool(256 * KiB), {.likely_whole = true}));
   };
   s3::object_part p = get(body_text.size());
   CHECK(p.data.view() == body_text);
@@ -244,7 +244,7 @@ TEST_CASE("where blocks of memory are summed, the CRC-32C of an object is made o
   const auto get = [&] {
     o.server.log().clear();
     const slab_pool summed = slab_pool(64 * KiB).summed();
-    s3::object_part p = block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", summed, text.size()));
+    s3::object_part p = block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", summed, {.size = text.size()}));
     CHECK(p.data.view() == text);
     CHECK(p.crc.kind() == crc_kind::crc32c);
     CHECK(p.crc.value() == right.value());
@@ -293,7 +293,8 @@ TEST_CASE("what came damaged is read over another connection than that it came o
   const slab_pool slabs(256 * KiB);
   s3::client client = test::checking_client(o.server);
   const auto got = [&](bool new_connection) {
-    return block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", slabs, body_text.size(), new_connection));
+    return block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", slabs,
+                                      {.size = body_text.size(), .new_connection = new_connection}));
   };
   CHECK_FALSE(got(false).again);
   CHECK(got(false).again);
