@@ -228,6 +228,32 @@ TEST_CASE("an object that is likely small is read whole and compared; a longer o
   CHECK(o.ranges() == ranges{""});
 }
 
+TEST_CASE("the CRC of a range is computed as it comes, unless nothing will compare it", "[s3][checksum]") {
+  const std::string kind = GENERATE("crc32", "crc32c", "crc64nvme");
+  const std::string text = text_of(30'000);
+  namespace digests = s3_server::detail;
+  checked o(text, {{"x-amz-checksum-" + kind, digests::to_base64(digests::checksum_of(kind, text))}});
+  const auto loop = make_event_loop();
+  const s3::client client = test::checking_client(o.server);
+  const slab_pool slabs(64 * KiB);
+  const auto get = [&](const slab_pool& into, std::uint64_t offset, std::optional<std::uint64_t> size) {
+    s3::object_part p = block_on(*loop, client.get("s3://b/k", offset, 10'000, "", into, {.size = size}));
+    CHECK(p.data.view() == text.substr(offset, 10'000));
+    return p.crc;
+  };
+  block_on(*loop, client.checksum("s3://b/k"));  // from now on this kind is expected
+  CHECK(get(slabs, 10'000, {}).size() == 10'000);
+  CHECK(get(slabs.uncompared(), 10'000, {}).kind() == crc_kind::none);
+  CHECK(get(slabs.uncompared().summed(), 10'000, {}).kind() == crc_kind::none);
+  // A whole object is compared with what comes with it, whatever memory it is read into.
+  const auto whole = [&](const slab_pool& into) {
+    return block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", into, {.size = text.size()}));
+  };
+  CHECK(whole(slabs.uncompared()).crc.size() == text.size());
+  o.server.faults().add({.key = "k", .times = 1}, fault::flipped_bit(12'345));
+  CHECK(whole(slabs.uncompared()).again);
+}
+
 TEST_CASE("where blocks of memory are summed, the CRC-32C of an object is made of their sums", "[s3][checksum]") {
   const std::string text = text_of(30'000);
   running_crc right(crc_kind::crc32c);

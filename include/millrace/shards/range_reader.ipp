@@ -35,7 +35,7 @@ MILLRACE_COROUTINE_BODY task<storage::part> range_reader::read(shard& object, st
                                                                std::optional<slab_pool> slabs, by function) {
   const coroutine_context here = co_await this_context();
   if (!slabs) {
-    slabs = pool_of(here.runtime(), slab_for(length));
+    slabs = pool_of(here.runtime(), slab_for(length)).uncompared();
     if (summed_) slabs = slabs->summed();
   }
   auto ask = [store = store_, asked = object, offset, length, slabs = std::move(*slabs), function]() mutable {

@@ -220,8 +220,10 @@ MILLRACE_INLINE void part_download::prepare(executor& ex) {
   resumed_ = partial_.filled > 0;
   millrace::detail::runtime_counts* const counts = ex.runtime().counts();
   if (resumed_ && counts != nullptr) counts->resumed.add();
-  if (!resumed_) partial_.crc = running_crc(crc_kind::none);
-  if (!resumed_ && session_.base().validate_checksums) partial_.crc = running_crc(session_.expected_crc());
+  if (!resumed_) {
+    const bool compared = session_.base().validate_checksums && (whole_ || slabs_.is_compared());
+    partial_.crc = running_crc(compared ? session_.expected_crc() : crc_kind::none);
+  }
   progressed_ = false;
   op_.fields = http::headers();
   conditional_ = !unconditional_ && add_condition(ex, session_, op_, version());
@@ -281,8 +283,9 @@ MILLRACE_INLINE void part_download::judge(const http::response_head& head) {
   }
   if (!op_.range) {
     declared_ = body_checksum::of(head.fields);
-    partial_.crc = running_crc(declared_ ? declared_->crc() : crc_kind::none);  // no byte has come yet
-    session_.expect_crc(partial_.crc.kind());
+    const crc_kind kind = declared_ ? declared_->crc() : crc_kind::none;
+    if (partial_.crc.kind() != kind) partial_.crc = running_crc(kind);  // of fewer bytes, where some have come already
+    session_.expect_crc(kind);
   }
   if (!seen_) seen_ = std::move(now);
 }
