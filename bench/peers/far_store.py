@@ -6,9 +6,9 @@
     far_store.py ENDPOINT PEER PREFIX COUNT SIZE     prints seconds and bytes
 
 Objects are s3://b/PREFIX/0 to COUNT - 1, of SIZE bytes each. Peers: awscrt (4 objects at once, given as far as the
-interface asks for a number), s3torchconnector (4 threads), obstore (64 at once; obstore-list: of what it lists), boto3 (32 threads), litdata (COUNT
-samples of SIZE bytes, shuffled, in batches of 100; its first call makes its chunks of them and uploads these). They come
-from PyPI:
+interface asks for a number), s3torchconnector (4 threads), obstore (64 at once; obstore-list: of what it lists), boto3
+(32 threads), litdata (COUNT samples of SIZE bytes, shuffled, in batches of 100; its first call makes its chunks of them
+and uploads these). They come from PyPI:
 
     python3 -m venv peers && peers/bin/pip install awscrt s3torchconnector obstore boto3 litdata torch
 """
@@ -105,7 +105,8 @@ def boto3(endpoint, prefix, count):
                             config=Config(max_pool_connections=32, s3={"addressing_style": "path"}))
     begin = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
-        total = sum(pool.map(lambda key: len(client.get_object(Bucket="b", Key=key)["Body"].read()), keys(prefix, count)))
+        read = lambda key: client.get_object(Bucket="b", Key=key)["Body"].read()
+        total = sum(pool.map(lambda key: len(read(key)), keys(prefix, count)))
     return time.monotonic() - begin, total
 
 
@@ -123,14 +124,15 @@ def litdata(endpoint, prefix, count, size):
     from botocore.exceptions import ClientError
     from litdata.streaming import downloader
 
-    access = {"endpoint_url": endpoint, "aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": REGION}
+    access = {"endpoint_url": endpoint, "aws_access_key_id": KEY, "aws_secret_access_key": SECRET,
+              "region_name": REGION}
     client = library.client("s3", **access)
     try:
         client.head_object(Bucket="b", Key=f"{prefix}/index.json")
     except ClientError:
         with tempfile.TemporaryDirectory() as folder:
-            loader.optimize(fn=sample_of, inputs=[(i, size) for i in range(count)], output_dir=folder, chunk_bytes="64MB",
-                            num_workers=1)
+            loader.optimize(fn=sample_of, inputs=[(i, size) for i in range(count)], output_dir=folder,
+                            chunk_bytes="64MB", num_workers=1)
             for name in sorted(os.listdir(folder)):
                 client.upload_file(os.path.join(folder, name), "b", f"{prefix}/{name}")
     # Its chunks come by obstore, which refuses plain HTTP otherwise.
