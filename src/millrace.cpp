@@ -213,7 +213,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/testing/s3_server/fault.ipp>
 #include <millrace/testing/s3_server/message.ipp>
 #include <millrace/testing/s3_server/server.ipp>
-#include <millrace/testing/s3_server/service.ipp>
 #include <millrace/testing/s3_server/signature_check.ipp>
 #include <millrace/testing/s3_server/store.ipp>
 #include <millrace/testing/s3_server/stream_socket.ipp>
