@@ -68,7 +68,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/loader/rank_from_environment.ipp>
 #include <millrace/loader/run_stats.ipp>
 #include <millrace/loop/detail/descriptors.ipp>
-#include <millrace/loop/detail/file_queue.ipp>
 #include <millrace/loop/detail/thread.ipp>
 #include <millrace/loop/epoll_loop.ipp>
 #include <millrace/loop/make_event_loop.ipp>
