@@ -10,6 +10,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/s3/ops/get_object.hpp>
 #include <millrace/testing/s3_server/detail/text.hpp>
 
 #include "tests/support/catch.hpp"
