@@ -68,7 +68,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/loader/rank_from_environment.ipp>
 #include <millrace/loader/run_stats.ipp>
 #include <millrace/loop/detail/descriptors.ipp>
-#include <millrace/loop/detail/file_queue.ipp>
 #include <millrace/loop/detail/thread.ipp>
 #include <millrace/loop/epoll_loop.ipp>
 #include <millrace/loop/make_event_loop.ipp>
@@ -213,7 +212,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/testing/s3_server/fault.ipp>
 #include <millrace/testing/s3_server/message.ipp>
 #include <millrace/testing/s3_server/server.ipp>
-#include <millrace/testing/s3_server/service.ipp>
 #include <millrace/testing/s3_server/signature_check.ipp>
 #include <millrace/testing/s3_server/store.ipp>
 #include <millrace/testing/s3_server/stream_socket.ipp>

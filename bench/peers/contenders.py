@@ -5,8 +5,8 @@
 
     contenders.py NAME ENDPOINT KEYS FOLDER
 
-Prints "ready"; then, for each line of standard input, does its work once and prints items, bytes and milliseconds to the
-first items. It reads the KEYS objects train/N.tar, raw/N.bin, text/N.txt or volume/N.bin of bucket b as its own
+Prints "ready"; then, for each line of standard input, does its work once and prints items, bytes and milliseconds to
+the first items. It reads the KEYS objects train/N.tar, raw/N.bin, text/N.txt or volume/N.bin of bucket b as its own
 documentation shows. FOLDER holds copies of the tars, for what reads local files, and is for its own caches.
 
 Each function below is one contender: it imports and prepares, and returns what does the work.
@@ -397,10 +397,12 @@ def litdata(place, workers=0):
     def work():
         c = Counter(FIRST)
         with tempfile.TemporaryDirectory(dir=place.folder) as cache:
-            data = loader.StreamingDataset(f"s3://{BUCKET}/{prefix}", storage_options=access, shuffle=True, cache_dir=cache)
+            data = loader.StreamingDataset(f"s3://{BUCKET}/{prefix}", storage_options=access, shuffle=True,
+                                           cache_dir=cache)
             # Forked, for the line above to hold in them.
             how = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
-            for batch in loader.StreamingDataLoader(data, batch_size=BATCH, collate_fn=owned if workers else list, **how):
+            how["collate_fn"] = owned if workers else list
+            for batch in loader.StreamingDataLoader(data, batch_size=BATCH, **how):
                 for sample in batch:
                     c.add(len(sample["jpg"]) + len(sample["cls"]))
         return c
@@ -605,7 +607,8 @@ def dali(place, crops):
             members = [(m.offset, m.offset_data, m.size, m.name) for m in archive]
             print("v1.2", len(members) // 2, file=out)
             for i in range(0, len(members), 2):
-                print(*[f"{name.split('.')[1]} {data} {size} {name}" for _, data, size, name in members[i:i + 2]], file=out)
+                print(*[f"{name.split('.')[1]} {data} {size} {name}" for _, data, size, name in members[i:i + 2]],
+                      file=out)
 
     @pipeline_def(batch_size=BATCH, num_threads=1, device_id=None)
     def made():

@@ -104,7 +104,8 @@ def boto3(endpoint, prefix, count):
                             config=Config(max_pool_connections=32, s3={"addressing_style": "path"}))
     begin = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
-        total = sum(pool.map(lambda key: len(client.get_object(Bucket="b", Key=key)["Body"].read()), keys(prefix, count)))
+        read = lambda key: client.get_object(Bucket="b", Key=key)["Body"].read()
+        total = sum(pool.map(lambda key: len(read(key)), keys(prefix, count)))
     return time.monotonic() - begin, total
 
 
@@ -121,14 +122,15 @@ def litdata(endpoint, prefix, count, size):
     from botocore.exceptions import ClientError
     from litdata.streaming import downloader
 
-    access = {"endpoint_url": endpoint, "aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": REGION}
+    access = {"endpoint_url": endpoint, "aws_access_key_id": KEY, "aws_secret_access_key": SECRET,
+              "region_name": REGION}
     client = library.client("s3", **access)
     try:
         client.head_object(Bucket="b", Key=f"{prefix}/index.json")
     except ClientError:
         with tempfile.TemporaryDirectory() as folder:
-            loader.optimize(fn=sample_of, inputs=[(i, size) for i in range(count)], output_dir=folder, chunk_bytes="64MB",
-                            num_workers=1)
+            loader.optimize(fn=sample_of, inputs=[(i, size) for i in range(count)], output_dir=folder,
+                            chunk_bytes="64MB", num_workers=1)
             for name in sorted(os.listdir(folder)):
                 client.upload_file(os.path.join(folder, name), "b", f"{prefix}/{name}")
     # Its chunks come by obstore, which refuses plain HTTP otherwise.

@@ -195,13 +195,14 @@ GROUPS = ["raw", "samples", "large", "resnet50", "first", "volumes", "slow", "lo
 
 
 def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path=""):
-    """Each row: what it is called, "ours:WORK" or a contender of contenders.py, and marks. Goals: the figure, the row it
-    is of, the best of which rows it stands beside, and the ratio at most."""
+    """Each row: what it is called, "ours:WORK" or a contender of contenders.py, and marks. Goals: the figure, the row
+    it is of, the best of which rows it stands beside, and the ratio at most."""
     volumes = 4
     readers = ["webdataset, curl", "webdataset, boto3", "webdataset, obstore", "webdataset, s3torchconnector",
                "spdl, boto3"]
-    whole = lambda prefix: [("boto3, readinto", f"boto3_readinto:{prefix}", ""), ("boto3, read", f"boto3_read:{prefix}", ""),
-                            ("s3fs, cat_file", f"s3fs:{prefix}", ""), ("awscrt", f"awscrt:{prefix}", MULTI + ", 4 objects at once"),
+    whole = lambda prefix: [("boto3, readinto", f"boto3_readinto:{prefix}", ""),
+                            ("boto3, read", f"boto3_read:{prefix}", ""), ("s3fs, cat_file", f"s3fs:{prefix}", ""),
+                            ("awscrt", f"awscrt:{prefix}", MULTI + ", 4 objects at once"),
                             ("s3torchconnector", f"s3torchconnector:{prefix}", MULTI),
                             ("obstore", f"obstore:{prefix}", MULTI), ("s3dlio", f"s3dlio:{prefix}", MULTI),
                             ("KvikIO", f"kvikio:{prefix}", MULTI + ", into host memory; wants a GPU's driver")]
@@ -226,11 +227,14 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
              ("webdataset, obstore", "webdataset:obstore", "not shuffled"),
              ("webdataset, s3torchconnector", "webdataset:s3torchconnector", "not shuffled"),
              ("webdataset, curl, 2 workers", "webdataset:curl:2", UNSIGNED + ", DataLoader"),
-             ("litdata", "litdata", "own chunks, shuffled"), ("litdata, 2 workers", "litdata:2", "own chunks, DataLoader, forked, copied to bytes"),
-             ("mosaicml-streaming", "mosaicml", "own shards, shuffled"), ("spdl, boto3", "spdl", "not shuffled, 2 threads")],
+             ("litdata", "litdata", "own chunks, shuffled"),
+             ("litdata, 2 workers", "litdata:2", "own chunks, DataLoader, forked, copied to bytes"),
+             ("mosaicml-streaming", "mosaicml", "own shards, shuffled"),
+             ("spdl, boto3", "spdl", "not shuffled, 2 threads")],
             goals=[("cpu", "millrace: epochs() | batch()", readers, 0.15),
                    ("cpu", "millrace: epochs() | batch()", readers[:-1], 0.15),
-                   *[("peak_mb", f"millrace: {ours} | batch()", ["webdataset, curl, 2 workers", "litdata, 2 workers"], 0.2)
+                   *[("peak_mb", f"millrace: {ours} | batch()",
+                      ["webdataset, curl, 2 workers", "litdata, 2 workers"], 0.2)
                      for ours in ("epochs()", "epochs({.bytes = 32 MiB})")]]),
         "large": Group(
             f"{samples} samples of {average} KB in one tar of 1.5 GiB, in batches of 100", "CPU us a sample",
@@ -263,22 +267,25 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             goals=[("first_ms", "millrace: list | fetch | untar | group_samples", ["curl and tarfile"], 1),
                    ("first_ms", "millrace: epochs() | batch()", ["curl and tarfile"], 1)], times=7),
         "decode": Group(
-            "JPEGs of 500x375 and 110 KB to RGB", "CPU us an image", shards, (samples, samples * DECODED), samples / 1e6,
+            "JPEGs of 500x375 and 110 KB to RGB", "CPU us an image", shards, (samples, samples * DECODED),
+            samples / 1e6,
             [("millrace: epochs() | decode_images() | batch()", "ours:decode", "from the store, shuffled, CRC"),
              ("PIL", "pil_decode", "from memory"), ("simplejpeg", "simplejpeg_decode", "from memory"),
-             ("torchvision", "torchvision_decode", "from memory"), ("DALI, CPU", "dali:0", f"{LOCAL}, prefetches before a pass begins"),
+             ("torchvision", "torchvision_decode", "from memory"),
+             ("DALI, CPU", "dali:0", f"{LOCAL}, prefetches before a pass begins"),
              ("turboloader", "turboloader_decode", LOCAL)]),
         "crops": Group(
             "random crops to 224x224, mirrored, normalised, f16, in batches of 100", "CPU us an image", shards,
             (samples, samples * CROPPED), samples / 1e6,
             [("millrace: epochs() | decode_images() | batch()", "ours:crops", "from the store, shuffled, CRC"),
-             ("PIL and torchvision v2", "pil_crops", "from memory"), ("torchvision v2", "torchvision_crops", "from memory"),
+             ("PIL and torchvision v2", "pil_crops", "from memory"),
+             ("torchvision v2", "torchvision_crops", "from memory"),
              ("DALI, CPU", "dali:1", f"{LOCAL}, shuffled, prefetches before a pass begins")],
             goals=[("cpu", "millrace: epochs() | decode_images() | batch()", ["DALI, CPU"], 0.5),
                    ("cpu", "millrace: epochs() | decode_images() | batch()", ["torchvision v2"], 0.65)]),
         "volumes": Group(
-            f"{volumes} objects of 140 MB, each in one piece of memory", "CPU s a GB", volumes, (volumes, volumes * VOLUME),
-            volumes * VOLUME / 1e9,
+            f"{volumes} objects of 140 MB, each in one piece of memory", "CPU s a GB", volumes,
+            (volumes, volumes * VOLUME), volumes * VOLUME / 1e9,
             [("millrace: s3.read() into memory", "ours:volumes", ""),
              ("millrace: epochs() of objects", "ours:volumes_epochs", "CRC of each object"), *whole("volume")]),
         "slow": Group(
@@ -291,11 +298,12 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
         rows = [(f"millrace: fetch | lines, batches of {size}", f"ours:lines{size}", ""),
                 ("boto3, split", f"lines_boto3:{size}", "")]
         if size == 512:
-            rows += [("obstore, split", "lines_obstore:512", MULTI), ("s3torchconnector, split", "lines_s3torchconnector:512", MULTI),
+            rows += [("obstore, split", "lines_obstore:512", MULTI),
+                     ("s3torchconnector, split", "lines_s3torchconnector:512", MULTI),
                      ("s3fs, split", "lines_s3fs:512", ""), ("boto3, iter_lines", "lines_iter:512", "")]
         all_of[f"lines{size}"] = Group(
-            f"{texts} texts of 156 MB in lines of 1.6 KB, in batches of {size}", "CPU s a GB", texts, (lines, text_bytes),
-            text_bytes / 1e9, rows, goals=[("cpu", rows[0][0], ["boto3, split"], 0.4)])
+            f"{texts} texts of 156 MB in lines of 1.6 KB, in batches of {size}", "CPU s a GB", texts,
+            (lines, text_bytes), text_bytes / 1e9, rows, goals=[("cpu", rows[0][0], ["boto3, split"], 0.4)])
     return all_of
 
 
@@ -410,8 +418,9 @@ def measure(name, group, options, server, folder):
         if "error" in row:
             print(f"  {row['name']:50} {row['error']}", flush=True)
         else:
-            print(f"  {row['name']:50} {figure(row, 'cpu'):10.3f} ({min(row['cpu']):.3f} - {max(row['cpu']):.3f}) {group.unit}, "
-                  f"{figure(row, 'seconds'):.2f} s, first {figure(row, 'first_ms'):.1f} ms, {row['peak_mb']} MB", flush=True)
+            print(f"  {row['name']:50} {figure(row, 'cpu'):10.3f} ({min(row['cpu']):.3f} - {max(row['cpu']):.3f}) "
+                  f"{group.unit}, {figure(row, 'seconds'):.2f} s, first {figure(row, 'first_ms'):.1f} ms, "
+                  f"{row['peak_mb']} MB", flush=True)
     for goal in result["goals"]:
         print(f"  goal: {goal}", flush=True)
     return result

@@ -52,7 +52,7 @@ std::string head_of_get(variables v, const std::string& how, const std::string& 
         scripted_answer::then::fin}});
   const auto loop = make_event_loop();
   const s3::client c = client_of(server.url(""), std::move(v));
-  const s3::object_part part = block_on(*loop, c.get("s3://b/k", 0, 64 * KiB, "", slab_pool(64 * KiB), 4));
+  const s3::object_part part = block_on(*loop, c.get("s3://b/k", 0, 64 * KiB, "", slab_pool(64 * KiB), {.size = 4}));
   CHECK(part.data.view() == "text");
   REQUIRE(server.requests().size() == 1);
   return server.requests().front();

@@ -10,6 +10,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/s3/ops/get_object.hpp>
 #include <millrace/testing/s3_server/detail/text.hpp>
 
 #include "tests/support/catch.hpp"
@@ -68,8 +69,9 @@ class checked {
   std::string get(std::size_t length = 64 * KiB, bool etag_known = true) {
     const auto loop = make_event_loop();
     try {
-      const s3::object_part p = block_on(
-          *loop, client_.get("s3://b/k", 0, length, etag_known ? etag_ : "", slab_pool(256 * KiB), content_.size()));
+      const s3::get_options options{.size = content_.size()};
+      const s3::object_part p =
+          block_on(*loop, client_.get("s3://b/k", 0, length, etag_known ? etag_ : "", slab_pool(256 * KiB), options));
       CHECK(p.object.size == content_.size());
       if (p.data.view() == content_) return "right";
       return p.data.view() == content_.substr(0, length) ? "a part" : "wrong";
@@ -189,8 +191,7 @@ TEST_CASE("an object that is likely small is read whole and compared; a longer o
   const s3::client client = test::checking_client(o.server);
   const auto get = [&](std::size_t likely) {
     o.server.log().clear();
-    const auto length = std::optional<std::uint64_t>();
-    return block_on(*loop, client.get("s3://b/k", 0, likely, "", slab_pool(256 * KiB), length, false, true));
+    return block_on(*loop, client.get("s3://b/k", 0, likely, "", slab_pool(256 * KiB), {.likely_whole = true}));
   };
   s3::object_part p = get(body_text.size());
   CHECK(p.data.view() == body_text);
@@ -228,6 +229,32 @@ TEST_CASE("an object that is likely small is read whole and compared; a longer o
   CHECK(o.ranges() == ranges{""});
 }
 
+TEST_CASE("the CRC of a range is computed as it comes, unless nothing will compare it", "[s3][checksum]") {
+  const std::string kind = GENERATE("crc32", "crc32c", "crc64nvme");
+  const std::string text = text_of(30'000);
+  namespace digests = s3_server::detail;
+  checked o(text, {{"x-amz-checksum-" + kind, digests::to_base64(digests::checksum_of(kind, text))}});
+  const auto loop = make_event_loop();
+  const s3::client client = test::checking_client(o.server);
+  const slab_pool slabs(64 * KiB);
+  const auto get = [&](const slab_pool& into, std::uint64_t offset, std::optional<std::uint64_t> size) {
+    s3::object_part p = block_on(*loop, client.get("s3://b/k", offset, 10'000, "", into, {.size = size}));
+    CHECK(p.data.view() == text.substr(offset, 10'000));
+    return p.crc;
+  };
+  block_on(*loop, client.checksum("s3://b/k"));  // from now on this kind is expected
+  CHECK(get(slabs, 10'000, {}).size() == 10'000);
+  CHECK(get(slabs.uncompared(), 10'000, {}).kind() == crc_kind::none);
+  CHECK(get(slabs.uncompared().summed(), 10'000, {}).kind() == crc_kind::none);
+  // A whole object is compared with what comes with it, whatever memory it is read into.
+  const auto whole = [&](const slab_pool& into) {
+    return block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", into, {.size = text.size()}));
+  };
+  CHECK(whole(slabs.uncompared()).crc.size() == text.size());
+  o.server.faults().add({.key = "k", .times = 1}, fault::flipped_bit(12'345));
+  CHECK(whole(slabs.uncompared()).again);
+}
+
 TEST_CASE("where blocks of memory are summed, the CRC-32C of an object is made of their sums", "[s3][checksum]") {
   const std::string text = text_of(30'000);
   running_crc right(crc_kind::crc32c);
@@ -244,7 +271,7 @@ TEST_CASE("where blocks of memory are summed, the CRC-32C of an object is made o
   const auto get = [&] {
     o.server.log().clear();
     const slab_pool summed = slab_pool(64 * KiB).summed();
-    s3::object_part p = block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", summed, text.size()));
+    s3::object_part p = block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", summed, {.size = text.size()}));
     CHECK(p.data.view() == text);
     CHECK(p.crc.kind() == crc_kind::crc32c);
     CHECK(p.crc.value() == right.value());
@@ -293,7 +320,8 @@ TEST_CASE("what came damaged is read over another connection than that it came o
   const slab_pool slabs(256 * KiB);
   s3::client client = test::checking_client(o.server);
   const auto got = [&](bool new_connection) {
-    return block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", slabs, body_text.size(), new_connection));
+    return block_on(*loop, client.get("s3://b/k", 0, 64 * KiB, "", slabs,
+                                      {.size = body_text.size(), .new_connection = new_connection}));
   };
   CHECK_FALSE(got(false).again);
   CHECK(got(false).again);

@@ -232,7 +232,7 @@ TEST_CASE("a part that is larger than a slab is refused before anything is sent,
   server.put("b", "k", std::string_view(content));
   const auto loop = make_event_loop();
   const auto get = [&](std::size_t length, std::optional<std::uint64_t> size) {
-    return block_on(*loop, c.get("s3://b/k", 0, length, "", slab_pool(64 * KiB), size)).data.size();
+    return block_on(*loop, c.get("s3://b/k", 0, length, "", slab_pool(64 * KiB), {.size = size})).data.size();
   };
   for (const std::optional<std::uint64_t> size : {std::optional<std::uint64_t>(), std::optional(content.size())}) {
     for (const std::size_t length : {64 * KiB + 1, 100 * KiB, 200 * KiB}) {

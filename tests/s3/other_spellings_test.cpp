@@ -95,8 +95,8 @@ class like_moto {
   std::string read_whole() {
     return outcome([this](event_loop& loop, const s3::client& c) {
       slab_pool slabs(64 * KiB);
-      const s3::object_part p = block_on(
-          loop, c.get("s3://b/k", 0, 64 * KiB, three_parts, slabs, std::optional<std::uint64_t>(object.size())));
+      const s3::object_part p =
+          block_on(loop, c.get("s3://b/k", 0, 64 * KiB, three_parts, slabs, {.size = object.size()}));
       return std::string(p.data.view() == object ? "right" : "wrong");
     });
   }

@@ -47,9 +47,7 @@ class small_disk {
     if (mounted_) ::umount2(path.c_str(), MNT_DETACH);
   }
   /// Takes all that is free, as another program may.
-  void take_rest() const {
-    static_cast<void>(std::system(("cat /dev/zero 2>/dev/null >" + path + "/rest").c_str()));
-  }
+  void take_rest() const { static_cast<void>(std::system(("cat /dev/zero 2>/dev/null >" + path + "/rest").c_str())); }
   void give_back_rest() const { REQUIRE(::unlink((path + "/rest").c_str()) == 0); }
   /// Takes all but the first MiB of the device away, or gives it back, as zeroes: what is beyond is EIO, to reads and
   /// to writes. False where that cannot be done.
@@ -71,142 +69,140 @@ class small_disk {
   bool mounted_ = false;
 };
 
-void read_all(executor& ex, const disk_cache_storage& from, const test::memory_store& store,
-              std::uint64_t end = blocks) {
-  const std::string& all = store.objects.at("mem:a");
-  for (std::uint64_t block = 0; block < end; ++block) {
-    const storage::part p =
-        block_on(coroutine_context(ex), from.read(shard("mem:a", all.size(), store.etag), std::string(), block * MiB,
-                                                  MiB, slab_pool(2 * MiB)));
-    CHECK((p.data.view() == std::string_view(all).substr(block * MiB, MiB)));
+/// A small disk, a store with an object of `blocks` blocks, and a loop whose time jumps.
+class fixture {
+ public:
+  explicit fixture(bool tmpfs) : disk(tmpfs) {
+    store_->objects["mem:a"] = test::random_text(1, blocks * MiB);
+    if (disk.path.empty()) WARN("skipped: no " << (tmpfs ? "tmpfs" : "ext2 in a file") << " can be mounted here");
   }
-}
+  /// Whether there is a disk: else the test is skipped, and has said so.
+  explicit operator bool() const { return !disk.path.empty(); }
 
-std::shared_ptr<const disk_cache_storage> cache_on(const small_disk& disk,
-                                                   const std::shared_ptr<test::memory_store>& store) {
-  return disk_cache(std::shared_ptr<const storage>(store),
-                    {.directory = disk.path + "/cache", .bytes = 64 * detail::disk_slots::slot_bytes, .keep_free = 0});
-}
+  /// Another cache, in the same folder of the disk.
+  void open_cache() {
+    cache_ =
+        disk_cache(std::shared_ptr<const storage>(store_),
+                   {.directory = disk.path + "/cache", .bytes = 64 * detail::disk_slots::slot_bytes, .keep_free = 0});
+  }
+  void close_cache() { cache_.reset(); }
+  /// Reads the first blocks, one by one, and compares them with the store's.
+  void read(std::uint64_t end = blocks) {
+    const std::string& all = store_->objects.at("mem:a");
+    for (std::uint64_t block = 0; block < end; ++block) {
+      const storage::part p = block_on(
+          coroutine_context(loop),
+          cache_->read(shard("mem:a", all.size(), store_->etag), std::string(), block * MiB, MiB, slab_pool(2 * MiB)));
+      CHECK((p.data.view() == std::string_view(all).substr(block * MiB, MiB)));
+    }
+  }
+  disk_cache_stats stats() const { return cache_->stats(); }
+
+  const small_disk disk;
+  testing::jumping_loop loop;
+
+ private:
+  const std::shared_ptr<test::memory_store> store_ = std::make_shared<test::memory_store>();
+  std::shared_ptr<const disk_cache_storage> cache_;
+};
 
 }  // namespace
 
 TEST_CASE("a write that finds the disk full is no error, and the block is tried again", "[disk_cache]") {
-  const small_disk disk(false);
-  if (disk.path.empty()) {
-    WARN("skipped: no ext2 in a file can be mounted here");
-    return;
-  }
-  testing::jumping_loop loop;
-  auto store = std::make_shared<test::memory_store>();
-  store->objects["mem:a"] = test::random_text(1, blocks * MiB);
+  fixture f(false);
+  if (!f) return;
   test::captured_stderr said(test::captured_stderr::into::pipe);
-  const auto cache = cache_on(disk, store);
-  read_all(loop, *cache, *store, 1);
-  CHECK(cache->stats().admitted == 1);
-  disk.take_rest();
-  read_all(loop, *cache, *store, 3);  // in a segment of four slots, of which the file system has allocated one
-  read_all(loop, *cache, *store, 3);
-  CHECK(cache->stats().admitted == 1);
-  CHECK(cache->stats().damaged == 0);
+  f.open_cache();
+  f.read(1);
+  CHECK(f.stats().admitted == 1);
+  f.disk.take_rest();
+  f.read(3);  // in a segment of four slots, of which the file system has allocated one
+  f.read(3);
+  CHECK(f.stats().admitted == 1);
+  CHECK(f.stats().damaged == 0);
   CHECK_THAT(said.text(), Contains("admits nothing, and tries again every minute: ") &&
                               Contains("a slot of the cache cannot be written: No space left on device"));
-  disk.give_back_rest();
-  loop.advance(61s);
-  read_all(loop, *cache, *store, 3);
-  CHECK(cache->stats().admitted == 3);
-  const std::uint64_t before = cache->stats().hits;
-  read_all(loop, *cache, *store, 3);
-  CHECK(cache->stats().hits == before + 3);
+  f.disk.give_back_rest();
+  f.loop.advance(61s);
+  f.read(3);
+  CHECK(f.stats().admitted == 3);
+  const std::uint64_t before = f.stats().hits;
+  f.read(3);
+  CHECK(f.stats().hits == before + 3);
 }
 
 TEST_CASE("a disk that is full admits nothing more, and is tried again after a minute", "[disk_cache]") {
   const bool tmpfs = GENERATE(true, false);
-  const small_disk disk(tmpfs);
-  if (disk.path.empty()) {
-    WARN((tmpfs ? "skipped: no tmpfs can be mounted here" : "skipped: no ext2 in a file can be mounted here"));
-    return;
-  }
-  testing::jumping_loop loop;
-  auto store = std::make_shared<test::memory_store>();
-  store->objects["mem:a"] = test::random_text(1, blocks * MiB);
+  fixture f(tmpfs);
+  if (!f) return;
   test::captured_stderr said(test::captured_stderr::into::pipe);
-  const auto cache = cache_on(disk, store);
-  read_all(loop, *cache, *store);
-  const std::uint64_t kept = cache->stats().admitted;
+  f.open_cache();
+  f.read();
+  const std::uint64_t kept = f.stats().admitted;
   CHECK(kept >= 4);
   CHECK(kept <= 8);
-  CHECK(cache->stats().hits == 0);
-  read_all(loop, *cache, *store);
-  CHECK(cache->stats().hits == kept);
-  CHECK(cache->stats().admitted == kept);
-  CHECK(cache->stats().damaged == 0);
+  CHECK(f.stats().hits == 0);
+  f.read();
+  CHECK(f.stats().hits == kept);
+  CHECK(f.stats().admitted == kept);
+  CHECK(f.stats().damaged == 0);
   const std::string text = said.text();
   CHECK_THAT(text, Contains("millrace: disk_cache admits nothing, and tries again every minute: ") &&
                        Contains("No space left on device"));
   CHECK_THAT(text, !Contains("disk_cache is off"));
   if (!tmpfs) return;
-  disk.grow();
-  loop.advance(61s);
-  read_all(loop, *cache, *store);
-  CHECK(cache->stats().admitted == blocks);
-  read_all(loop, *cache, *store);
-  CHECK(cache->stats().hits == 2 * kept + blocks);
+  f.disk.grow();
+  f.loop.advance(61s);
+  f.read();
+  CHECK(f.stats().admitted == blocks);
+  f.read();
+  CHECK(f.stats().hits == 2 * kept + blocks);
 }
 
 TEST_CASE("a device that fails to read and to write is no error", "[disk_cache]") {
-  const small_disk disk(false);
-  if (disk.path.empty()) {
-    WARN("skipped: no ext2 in a file can be mounted here");
-    return;
-  }
-  testing::jumping_loop loop;
-  auto store = std::make_shared<test::memory_store>();
-  store->objects["mem:a"] = test::random_text(1, blocks * MiB);
+  fixture f(false);
+  if (!f) return;
   test::captured_stderr said(test::captured_stderr::into::pipe);
-  const auto cache = cache_on(disk, store);
-  read_all(loop, *cache, *store, 3);
-  CHECK(cache->stats().admitted == 3);
+  f.open_cache();
+  f.read(3);
+  CHECK(f.stats().admitted == 3);
   ::sync();
-  if (!disk.shrink(false)) {
+  if (!f.disk.shrink(false)) {
     WARN("skipped: the device of a mounted file system cannot be made smaller here");
     return;
   }
-  const std::uint64_t before = cache->stats().hits;
-  read_all(loop, *cache, *store, 4);  // three that cannot be read, and one that cannot be written
-  read_all(loop, *cache, *store, 4);
-  CHECK(cache->stats().hits <= before + 1);  // what is in the first MiB
-  CHECK_THAT(said.text(), Contains("disk_cache is off, and tried again every minute: " + disk.path + "/cache: ") &&
+  const std::uint64_t before = f.stats().hits;
+  f.read(4);  // three that cannot be read, and one that cannot be written
+  f.read(4);
+  CHECK(f.stats().hits <= before + 1);  // what is in the first MiB
+  CHECK_THAT(said.text(), Contains("disk_cache is off, and tried again every minute: " + f.disk.path + "/cache: ") &&
                               Contains("Input/output error"));
-  REQUIRE(disk.shrink(true));
-  loop.advance(61s);
-  read_all(loop, *cache, *store, 4);  // zeroes now, which are damaged blocks
-  read_all(loop, *cache, *store, 4);
-  CHECK(cache->stats().damaged > 0);
-  CHECK(cache->stats().hits >= before + 4);
+  REQUIRE(f.disk.shrink(true));
+  f.loop.advance(61s);
+  f.read(4);  // zeroes now, which are damaged blocks
+  f.read(4);
+  CHECK(f.stats().damaged > 0);
+  CHECK(f.stats().hits >= before + 4);
 }
 
 TEST_CASE("a disk that is mounted for reading alone is no error, and is tried again after a minute", "[disk_cache]") {
-  const small_disk disk(true);
-  if (disk.path.empty()) {
-    WARN("skipped: no tmpfs can be mounted here");
-    return;
-  }
-  testing::jumping_loop loop;
-  auto store = std::make_shared<test::memory_store>();
-  store->objects["mem:a"] = test::random_text(1, blocks * MiB);
-  read_all(loop, *cache_on(disk, store), *store, 2);
-  REQUIRE(disk.read_only(true));
+  fixture f(true);
+  if (!f) return;
+  f.open_cache();
+  f.read(2);
+  f.close_cache();  // a disk with a file that is open for writing cannot become read-only
+  REQUIRE(f.disk.read_only(true));
   test::captured_stderr said(test::captured_stderr::into::pipe);
-  const auto cache = cache_on(disk, store);
-  read_all(loop, *cache, *store, 2);
-  read_all(loop, *cache, *store, 2);
-  CHECK(cache->stats().hits == 0);
-  CHECK_THAT(said.text(), Contains("disk_cache is off, and tried again every minute: ") &&
-                              Contains("Read-only file system"));
-  REQUIRE(disk.read_only(false));
-  loop.advance(61s);
-  read_all(loop, *cache, *store, 2);
-  CHECK(cache->stats().hits == 2);
+  f.open_cache();
+  f.read(2);
+  f.read(2);
+  CHECK(f.stats().hits == 0);
+  CHECK_THAT(said.text(),
+             Contains("disk_cache is off, and tried again every minute: ") && Contains("Read-only file system"));
+  REQUIRE(f.disk.read_only(false));
+  f.loop.advance(61s);
+  f.read(2);
+  CHECK(f.stats().hits == 2);
 }
 
 TEST_CASE("a network file system is recognised by its type", "[disk_cache]") {

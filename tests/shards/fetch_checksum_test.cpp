@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,8 +17,10 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/hedged_storage.hpp>
+#include <millrace/shards/resident_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/storage_set.hpp>
@@ -27,6 +30,7 @@
 #include <millrace/testing/jumping_loop.hpp>
 #include <millrace/testing/s3_server/detail/text.hpp>
 
+#include "tests/shards/cache_support.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/checking_client.hpp"
 #include "tests/support/s3_server.hpp"
@@ -306,12 +310,21 @@ TEST_CASE("small objects that are read by their names take one request each, and
     s.server.objects().put("b", std::to_string(i), std::move(o));
     all += text;
   }
+  // The stores that read another one ask it in the same way.
+  const std::string through = GENERATE("", "hedged", "resident", "disk_cache");
   const auto read_all = [&] {
+    const test::cache_folder folder;
+    std::shared_ptr<const storage> from = as_storage(s.client());
+    if (through == "hedged") from = hedged(from);
+    if (through == "resident") from = resident(from, {.bytes = MiB});
+    if (through == "disk_cache") {
+      from = disk_cache(from, {.directory = folder.path, .bytes = 16 * detail::disk_slots::slot_bytes, .keep_free = 0});
+    }
     s.server.log().clear();
     std::string got;
     bool ended = false;
     const auto loop = make_event_loop();
-    auto chunks = shards("s3://b/{0.." + std::to_string(count - 1) + "}") | fetch(s.client(), {.shards = 4});
+    auto chunks = shards("s3://b/{0.." + std::to_string(count - 1) + "}") | fetch(from, {.shards = 4});
     block_on(*loop, take(std::move(chunks), got, ended));
     return got == all;
   };

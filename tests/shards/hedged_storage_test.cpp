@@ -31,6 +31,7 @@ class timed_store final : public storage {
   std::vector<duration> times;
   std::vector<bool> fails;
   mutable std::size_t reads = 0;
+  mutable std::size_t small_reads = 0;
   mutable std::size_t under_way = 0;
 
   bool serves(std::string_view url) const noexcept override { return url == "mem:x"; }
@@ -50,6 +51,10 @@ class timed_store final : public storage {
     p.total = 1'000'000;
     co_return p;
   }
+  task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
+    ++small_reads;
+    return read(std::move(object), std::move(etag), 0, length, std::move(slabs));
+  }
 };
 
 const hedge_options eager{.factor = 2, .least = 1ms, .extra = 1};
@@ -60,11 +65,13 @@ class fixture {
       : store(std::make_shared<timed_store>()), hedge(hedged(store, o)) {}
 
   /// Reads once; the number of the read that came first, or what went wrong.
-  std::string read(std::size_t length = 1000) {
+  std::string read(std::size_t length = 1000, bool small = false) {
     const duration before = loop.elapsed();
     std::string result;
     try {
-      const storage::part p = block_on(loop, hedge->read(shard("mem:x"), "", 0, length, slab_pool(64 * KiB)));
+      task<storage::part> asking = small ? hedge->read_small(shard("mem:x"), "", length, slab_pool(64 * KiB))
+                                         : hedge->read(shard("mem:x"), "", 0, length, slab_pool(64 * KiB));
+      const storage::part p = block_on(loop, std::move(asking));
       CHECK(p.data.size() == length);
       result = std::to_string(static_cast<int>(p.data.view().front()));
     } catch (const error& e) {
@@ -105,6 +112,15 @@ TEST_CASE("a part much slower than its peers is asked for again, and the first t
   CHECK(f.read() == "22");
   CHECK(f.took == 25ms);
   CHECK(f.store->reads == 24);
+}
+
+TEST_CASE("a small object that is slow to come is asked for again in the same way") {
+  fixture f;
+  f.learn();
+  CHECK(f.store->small_reads == 0);
+  f.store->times.push_back(1h);
+  CHECK(f.read(1000, true) == "21");
+  CHECK(f.store->small_reads == 2);
 }
 
 TEST_CASE("no second request before there is something to compare with") {

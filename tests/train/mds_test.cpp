@@ -5,7 +5,6 @@
 
 #include <millrace/index/mds.hpp>
 
-#include <zlib.h>
 #include <zstd.h>
 
 #include <cmath>
@@ -93,20 +92,6 @@ std::string zstd(std::string_view text) {
   return out;
 }
 
-std::string gz(std::string_view text) {
-  z_stream z = {};
-  REQUIRE(deflateInit2(&z, 6, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string out(deflateBound(&z, text.size()) + 64, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  z.avail_in = static_cast<uInt>(text.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  REQUIRE(deflate(&z, Z_FINISH) == Z_STREAM_END);
-  out.resize(out.size() - z.avail_out);
-  deflateEnd(&z);
-  return out;
-}
-
 std::string hex(std::string_view raw) {
   std::string out;
   for (const char c : raw) {
@@ -160,7 +145,7 @@ std::map<std::string, std::string> files_of(const record_files& records) {
     const std::string raw = mds_file(its);
     const std::size_t end = name.find(".mds") + 4;
     const std::string ending = name.substr(end);
-    const std::string zip = ending == ".zstd" ? zstd(raw) : ending == ".gz" ? gz(raw) : std::string();
+    const std::string zip = ending == ".zstd" ? zstd(raw) : ending == ".gz" ? test::gzip_member(raw) : std::string();
     files[name] = zip.empty() ? raw : zip;
     entries[name.substr(0, 2)].push_back(entry(name.substr(2, end - 2), raw, zip, ending, its.size()));
   }
@@ -210,11 +195,7 @@ TEST_CASE("drawn MDS shards, ranks and bounds: every sample comes once an epoch,
     const std::uint64_t slice = 1 + random.below(8);
     const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
                        {.index = folder.path() + "/index", .format = mds(), .slice = slice});
-    epochs_options o{.seed = random.below(9), .epochs = 1 + random.below(2), .batch = 1 + random.below(4)};
-    o.tracks = 1 + random.below(6);
-    o.part = 1 + random.below(200);
-    o.gap = random.below(40);
-    o.bytes = 1 + random.below(9000);
+    const epochs_options o = test::drawn_options(random);
     trained(rt, data, o, {}, 1);
     test::check_drawn_training(rt, random, data, o, test::model_of(records, o, slice));
   }

@@ -6,7 +6,6 @@
 
 #include <millrace/index/detail/text_frames.hpp>
 
-#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -66,23 +65,9 @@ std::string skippable_frame(std::string_view content) {
   return out.append(content);
 }
 
-std::string gzip_member(std::string_view text) {
-  z_stream z = {};
-  REQUIRE(deflateInit2(&z, 6, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string out(deflateBound(&z, text.size()) + 64, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  z.avail_in = static_cast<uInt>(text.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  REQUIRE(deflate(&z, Z_FINISH) == Z_STREAM_END);
-  out.resize(out.size() - z.avail_out);
-  deflateEnd(&z);
-  return out;
-}
-
 /// A member as of bgzip: with an extra field that says how long it is.
 std::string bgzf_block(std::string_view text) {
-  const std::string plain = gzip_member(text);
+  const std::string plain = test::gzip_member(text);
   std::string out = plain.substr(0, 3) + '\4' + plain.substr(4, 6);
   out += std::string("\6\0BC\2\0", 6);
   detail::append_le(out, plain.size() + 8 - 1, 2);
@@ -101,7 +86,7 @@ std::string packed(std::string_view text, way how, std::size_t size) {
       case way::zstd: out += zstd_frame(piece); break;
       case way::zstd_without_checksums: out += zstd_frame(piece, false); break;
       case way::seekable: out += skippable_frame("frame") + zstd_frame(piece); break;
-      case way::gzip: out += gzip_member(piece); break;
+      case way::gzip: out += test::gzip_member(piece); break;
       case way::bgzf: out += bgzf_block(piece); break;
     }
   }
@@ -267,7 +252,7 @@ TEST_CASE("many lines in frames of every size: the index that a run makes, read 
   // The entries of the index: frames with less than 256 KiB are joined.
   const std::vector<shard_index> indexes = open_indexes(at.file("i"));
   CHECK(indexes[1].frames_of(0, 1).length() < objects["b.jsonl.z"].size() / 2);
-  CHECK(indexes[2].frames_of(0, 1).length() == gzip_member(texts["c.jsonl.z"].substr(0, 700'000)).size());
+  CHECK(indexes[2].frames_of(0, 1).length() == test::gzip_member(texts["c.jsonl.z"].substr(0, 700'000)).size());
   // A part of the lines reads its frames alone.
   store->read_bytes = 0;
   CHECK(trained(rt, data.subset(30'000, 30'010), {.seed = 1, .batch = 1}).samples.size() == 10);
@@ -286,7 +271,8 @@ TEST_CASE("compressed text that cannot be read by frames is refused, with what t
              Contains("mem:d/x at byte " + std::to_string(zstd_frame(text).size()) +
                       ": this frame of zstd has more than 16 MiB of text") &&
                  Contains("`split -C 4M --filter=zstd`"));
-  CHECK_THAT(refusal(gzip_member(large)), Contains("mem:d/x at byte 0: this frame of gzip") && Contains("`bgzip`"));
+  CHECK_THAT(refusal(test::gzip_member(large)),
+             Contains("mem:d/x at byte 0: this frame of gzip") && Contains("`bgzip`"));
   CHECK_THAT(refusal("BZh91AY&SY" + text), Contains("this is bzip2 data, of which no line can be read alone"));
   // Cut, damaged, and with something after it.
   for (const way how : ways) {

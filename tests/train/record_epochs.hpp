@@ -4,14 +4,18 @@
 
 // Trainings on files of records of one field, and a model of them.
 
+#include <zlib.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/rng.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/order/sample_order.hpp>
@@ -27,6 +31,21 @@ namespace millrace::test {
 
 using seen_samples = std::map<std::uint64_t, std::string>;  // by epoch * 2^32 + position: key, '|' and the field
 using record_files = std::map<std::string, std::vector<std::string>>;  // by name
+
+/// A member of a gzip file; with a `window` of 15 a zlib stream (deflateInit2()).
+inline std::string gzip_member(std::string_view text, int window = 16 + 15) {
+  z_stream z = {};
+  REQUIRE(deflateInit2(&z, 6, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(deflateBound(&z, text.size()) + 64, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  REQUIRE(deflate(&z, Z_FINISH) == Z_STREAM_END);
+  out.resize(out.size() - z.avail_out);
+  deflateEnd(&z);
+  return out;
+}
 
 /// The records of files, in the order of their names, as the canonical order has them.
 inline seen_samples model_of(const record_files& files, const epochs_options& o, std::uint64_t slice) {
@@ -102,6 +121,16 @@ inline void check_trainings(runtime& rt, const dataset& data, epochs_options o, 
     }
     CHECK(all == wanted);
   }
+}
+
+/// Options of a training on small records: bounds so small that reads are cut and joined in many ways.
+inline epochs_options drawn_options(rng& random) {
+  epochs_options o{.seed = random.below(9), .epochs = 1 + random.below(2), .batch = 1 + random.below(4)};
+  o.tracks = 1 + random.below(6);
+  o.part = 1 + random.below(200);
+  o.gap = random.below(40);
+  o.bytes = 1 + random.below(9000);
+  return o;
 }
 
 /// The number of ranks is drawn anew each time that the training goes on.

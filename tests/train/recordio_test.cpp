@@ -228,11 +228,7 @@ TEST_CASE("drawn RecordIO files, ranks and bounds, and the index that a run make
     const files_of_python made(10 + n, 1 + n % 3, 150);
     const auto store = test::store_of(made.files);
     const std::uint64_t slice = 1 + random.below(8);
-    epochs_options o{.seed = random.below(9), .epochs = 1 + random.below(2), .batch = 1 + random.below(4)};
-    o.tracks = 1 + random.below(6);
-    o.part = 1 + random.below(200);
-    o.gap = random.below(40);
-    o.bytes = 1 + random.below(9000);
+    const epochs_options o = test::drawn_options(random);
     test::check_drawn_training(rt, random, dataset_of(store, made.files, slice), o,
                                test::model_of(made.records, o, slice));
     const test::temporary_folder folder;

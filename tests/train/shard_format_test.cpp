@@ -303,11 +303,7 @@ TEST_CASE("formats from outside, drawn: bounds, parts and ranks change nothing")
     const std::uint64_t slice = 1 + random.below(8);
     const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
                        {.index = folder.path() + "/index", .format = format, .slice = slice});
-    epochs_options o{.seed = random.below(9), .epochs = 1 + random.below(2), .batch = 1 + random.below(4)};
-    o.tracks = 1 + random.below(6);
-    o.part = 1 + random.below(200);
-    o.gap = random.below(40);
-    o.bytes = 1 + random.below(9000);
+    const epochs_options o = test::drawn_options(random);
     trained(rt, data, o, {}, 1);  // makes the index: ranks that come after each other would wait for one another
     test::check_drawn_training(rt, random, data, o, test::model_of(records, o, slice));
   }

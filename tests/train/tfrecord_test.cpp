@@ -5,7 +5,6 @@
 
 #include <millrace/index/detail/record_index.hpp>
 
-#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -97,23 +96,9 @@ std::vector<std::string> drawn_records(rng& random, std::size_t most, std::size_
   return all;
 }
 
-std::string gzip_member(std::string_view text, int window = 16 + 15) {
-  z_stream z = {};
-  REQUIRE(deflateInit2(&z, 6, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string out(deflateBound(&z, text.size()) + 64, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  z.avail_in = static_cast<uInt>(text.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  REQUIRE(deflate(&z, Z_FINISH) == Z_STREAM_END);
-  out.resize(out.size() - z.avail_out);
-  deflateEnd(&z);
-  return out;
-}
-
-std::string gzip_of(std::string_view text) { return gzip_member(text); }
+std::string gzip_of(std::string_view text) { return test::gzip_member(text); }
 /// As TensorFlow's TFRecordOptions("ZLIB") writes it.
-std::string zlib_stream(std::string_view text) { return gzip_member(text, 15); }
+std::string zlib_stream(std::string_view text) { return test::gzip_member(text, 15); }
 
 /// By pieces of `piece` bytes.
 shard_index index_of(const std::string& object, std::size_t piece = 1000, bool size_known = true) {
@@ -226,11 +211,7 @@ TEST_CASE("drawn TFRecord files, ranks and bounds: every record comes once an ep
     const auto store = test::store_of(files);
     store->delay_us = random.below(2) * 300;
     const std::uint64_t slice = 1 + random.below(8);
-    epochs_options o{.seed = random.below(9), .epochs = 1 + random.below(2), .batch = 1 + random.below(4)};
-    o.tracks = 1 + random.below(6);
-    o.part = 1 + random.below(200);
-    o.gap = random.below(40);
-    o.bytes = 1 + random.below(9000);
+    const epochs_options o = test::drawn_options(random);
     test::check_drawn_training(rt, random, dataset_of(store, files, slice), o, test::model_of(records, o, slice));
   }
 }
@@ -440,7 +421,7 @@ TEST_CASE("compressed TFRecord files are read by members, where these are small"
     std::string& object = objects[name];
     // TensorFlow writes one member; of several, records cross the borders.
     const std::size_t size = *name == 'a' ? file.size() + 1 : 100;
-    for (std::size_t at = 0; at < file.size(); at += size) object += gzip_member(file.substr(at, size));
+    for (std::size_t at = 0; at < file.size(); at += size) object += test::gzip_member(file.substr(at, size));
     if (*name == 'c') object = file;
     if (*name == 'd') object = zlib_stream(file);
   }

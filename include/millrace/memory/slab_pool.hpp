@@ -58,6 +58,14 @@ class slab_pool {
     same.summed_ = true;
     return same;
   }
+  /// The same pool, for bytes that are not compared with the checksum of their object: a store need not compute that of
+  /// a range while the bytes arrive (storage::part::crc).
+  slab_pool uncompared() const {
+    slab_pool same = *this;
+    same.compared_ = false;
+    return same;
+  }
+  bool is_compared() const noexcept { return compared_; }
 
   /// A slab to write into; it comes back to the pool when the buffer and every slice of it are gone.
   writable_bytes acquire();
@@ -130,6 +138,7 @@ class slab_pool {
 
   std::shared_ptr<state> state_;
   bool summed_ = false;
+  bool compared_ = true;
 };
 
 }  // namespace millrace

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,9 +57,7 @@ class client {
 
   /// One part of an object; see get_object_range.
   MILLRACE_COROUTINE task<object_part> get(std::string_view object, std::uint64_t offset, std::size_t length,
-                                           std::string if_match, slab_pool slabs,
-                                           std::optional<std::uint64_t> size = std::nullopt,
-                                           bool new_connection = false, bool likely_whole = false) const;
+                                           std::string if_match, slab_pool slabs, get_options options = {}) const;
   /// A whole object, of at most `max_bytes`, in one piece of memory; large ones in parallel parts. See read_object.
   MILLRACE_COROUTINE task<bytes> read(std::string_view object, std::size_t max_bytes = SIZE_MAX,
                                       std::atomic<std::uint64_t>* progress = nullptr) const;

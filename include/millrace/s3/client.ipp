@@ -70,11 +70,10 @@ MILLRACE_COROUTINE_BODY stream<shard> client::list(std::string_view prefix) cons
 
 MILLRACE_COROUTINE_BODY task<object_part> client::get(std::string_view object, std::uint64_t offset, std::size_t length,
                                                       std::string if_match, slab_pool slabs,
-                                                      std::optional<std::uint64_t> size, bool new_connection,
-                                                      bool likely_whole) const {
+                                                      get_options options) const {
   const url u = object_of(object);
-  return get_object_range(session_, u.bucket(), u.key(), offset, length, std::move(if_match), std::move(slabs), size,
-                          new_connection, likely_whole);
+  return get_object_range(session_, u.bucket(), u.key(), offset, length, std::move(if_match), std::move(slabs),
+                          options);
 }
 
 MILLRACE_COROUTINE_BODY task<bytes> client::read(std::string_view object, std::size_t max_bytes,

@@ -147,7 +147,12 @@ class basic_disk_cache_storage final : public storage {
     return detail::sum_of_bounds(inner_->keeps(), detail::disk_cache_state::most_writing);
   }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                  slab_pool slabs) const override;
+                  slab_pool slabs) const override {
+    return find_or_read(false, std::move(object), std::move(etag), offset, length, std::move(slabs));
+  }
+  task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
+    return find_or_read(true, std::move(object), std::move(etag), 0, length, std::move(slabs));
+  }
   /// From the store; what is cached of these bytes is forgotten.
   task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         slab_pool slabs) const override;
@@ -159,6 +164,8 @@ class basic_disk_cache_storage final : public storage {
 
  private:
   class comparison;
+  task<part> find_or_read(bool small, shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                          slab_pool slabs) const;
   static task<std::unique_ptr<object_check>> check_of(std::shared_ptr<const storage> inner,
                                                       std::shared_ptr<detail::disk_cache_state> state, shard object,
                                                       std::string etag);

@@ -200,15 +200,18 @@ MILLRACE_INLINE void disk_cache_state::count(const executor& ex, disk_cache_coun
 namespace millrace {
 
 template <class Unused>
-task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::string etag, std::uint64_t offset,
-                                                           std::size_t length, slab_pool slabs) const {
+task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, shard object, std::string etag,
+                                                                   std::uint64_t offset, std::size_t length,
+                                                                   slab_pool slabs) const {
   using detail::disk_slots;
   const coroutine_context here = co_await this_context();
   executor& ex = here.get_executor();
   std::shared_ptr<disk_slots> slots;
   if (ex.as_event_loop() != nullptr && length != 0) slots = state_->slots(ex);
   if (slots == nullptr) {
-    part plain = co_await inner_->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+    task<part> asking = detail::read_or_small(*inner_, small, std::move(object), std::move(etag), offset, length,
+                                              std::move(slabs));
+    part plain = co_await std::move(asking);
     co_return std::move(plain);
   }
   // Whole grains, so that neighbours meet without a gap.
@@ -261,7 +264,9 @@ task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::st
   slab_pool pool = wider <= slabs.slab_bytes() ? slabs : here.runtime().slabs(2 * slabs.slab_bytes());
   if (own) pool = pool.summed();  // write() takes the CRCs of grains from there
   const time_point asked = ex.now();
-  part p = co_await inner_->read(std::move(object), std::move(etag), begin, wider, std::move(pool));
+  task<part> asking = detail::read_or_small(*inner_, small, std::move(object), std::move(etag), begin, wider,
+                                            std::move(pool));
+  part p = co_await std::move(asking);
   if (p.rest) co_return std::move(p);  // from its beginning on; the caller decides
   state_->took(ex.now() - asked);
   state_->count(ex, &detail::disk_cache_counts::miss_bytes, p.data.size());
@@ -294,6 +299,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::read(shard object, std::st
     const std::size_t skipped = std::min(p.data.size(), static_cast<std::size_t>(offset - begin));
     p.data = p.data.slice(skipped, std::min(length, p.data.size() - skipped));
     p.crc = running_crc();  // of more than that
+    p.whole = false;
   }
   co_return std::move(p);
 }

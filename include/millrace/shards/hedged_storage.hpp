@@ -87,7 +87,12 @@ class basic_hedged_storage final : public storage {
     return inner_->check(std::move(object), std::move(etag));
   }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                  slab_pool slabs) const override;
+                  slab_pool slabs) const override {
+    return read_hedged(false, std::move(object), std::move(etag), offset, length, std::move(slabs));
+  }
+  task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
+    return read_hedged(true, std::move(object), std::move(etag), 0, length, std::move(slabs));
+  }
   task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         slab_pool slabs) const override {
     return inner_->read_again(std::move(object), std::move(etag), offset, length, std::move(slabs));
@@ -105,6 +110,8 @@ class basic_hedged_storage final : public storage {
 
  private:
   struct answer;
+  task<part> read_hedged(bool small, shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                         slab_pool slabs) const;
   static task<void> ask(task<part> reading, answer& to);
 
   const std::shared_ptr<const storage> inner_;

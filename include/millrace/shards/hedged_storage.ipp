@@ -81,13 +81,14 @@ struct basic_hedged_storage<Unused>::answer {
 };
 
 template <class Unused>
-task<storage::part> basic_hedged_storage<Unused>::read(shard object, std::string etag, std::uint64_t offset,
-                                                       std::size_t length, slab_pool slabs) const {
+task<storage::part> basic_hedged_storage<Unused>::read_hedged(bool small, shard object, std::string etag,
+                                                              std::uint64_t offset, std::size_t length,
+                                                              slab_pool slabs) const {
   const coroutine_context here = co_await this_context();
   const time_point begun = here.get_executor().now();
   answer first;
   answer second;
-  task<void> asking = ask(inner_->read(object, etag, offset, length, slabs), first);
+  task<void> asking = ask(detail::read_or_small(*inner_, small, object, etag, offset, length, slabs), first);
   // void, by a name that hangs on the class's parameter: for any other, what any_of() makes is emitted wherever this
   // header is included.
   using nothing = std::conditional_t<std::is_void_v<Unused>, void, Unused>;
@@ -96,7 +97,8 @@ task<storage::part> basic_hedged_storage<Unused>::read(shard object, std::string
   if (patience) co_await any_of(asked.ended(), sleep_for(*patience));
   if (patience && !asked.done() && times_.take()) {
     if (detail::runtime_counts* const counts = here.runtime().counts()) counts->hedges.add();
-    asking = ask(inner_->read(std::move(object), std::move(etag), offset, length, slabs), second);
+    asking = ask(detail::read_or_small(*inner_, small, std::move(object), std::move(etag), offset, length, slabs),
+                 second);
     spawned<nothing> again(here, std::move(asking));
     co_await any_of(asked.ended(), again.ended());
     if (!first.came && !second.came) co_await all_of(asked.ended(), again.ended());

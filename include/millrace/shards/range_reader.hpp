@@ -71,9 +71,9 @@ class range_reader {
 
   /// Bytes [offset, offset + length) of `object`, fewer only if the object ends before; `length` is at most a slab of
   /// `slabs`. Without `slabs` the slab is one of slab_for(length) bytes, of the runtime's; one below 8 MiB is a half, a
-  /// quarter, ... of one of these, so that short and long ranges use the same memory in turn. If the store sent the
-  /// whole object instead, storage::part::rest is set: whether that will do is for the caller to say. The bytes are
-  /// counted as the stage's (stage_record::read).
+  /// quarter, ... of one of these, so that short and long ranges use the same memory in turn; storage::part::crc is not
+  /// computed then. If the store sent the whole object instead, storage::part::rest is set: whether that will do is for
+  /// the caller to say. The bytes are counted as the stage's (stage_record::read).
   ///
   /// Dropping the task ends the transfer. Errors: the store's; changed_error if the answer is of another version or
   /// size; io_error if it is not as long as it must be.

@@ -35,7 +35,7 @@ MILLRACE_COROUTINE_BODY task<storage::part> range_reader::read(shard& object, st
                                                                std::optional<slab_pool> slabs, by function) {
   const coroutine_context here = co_await this_context();
   if (!slabs) {
-    slabs = pool_of(here.runtime(), slab_for(length));
+    slabs = pool_of(here.runtime(), slab_for(length)).uncompared();
     if (summed_) slabs = slabs->summed();
   }
   auto ask = [store = store_, asked = object, offset, length, slabs = std::move(*slabs), function]() mutable {
@@ -43,10 +43,8 @@ MILLRACE_COROUTINE_BODY task<storage::part> range_reader::read(shard& object, st
     if (function == by::read_again) {
       return store->read_again(std::move(asked), std::move(version), offset, length, std::move(slabs));
     }
-    if (function == by::read_small) {
-      return store->read_small(std::move(asked), std::move(version), length, std::move(slabs));
-    }
-    return store->read(std::move(asked), std::move(version), offset, length, std::move(slabs));
+    return read_or_small(*store, function == by::read_small, std::move(asked), std::move(version), offset, length,
+                         std::move(slabs));
   };
   const std::int64_t asked = here.get_executor().now_ns();
   storage::part p;

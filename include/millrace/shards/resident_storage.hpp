@@ -39,7 +39,12 @@ class basic_resident_storage final : public storage {
     return inner_->check(std::move(object), std::move(etag));
   }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                  slab_pool slabs) const override;
+                  slab_pool slabs) const override {
+    return find_or_read(false, std::move(object), std::move(etag), offset, length, std::move(slabs));
+  }
+  task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
+    return find_or_read(true, std::move(object), std::move(etag), 0, length, std::move(slabs));
+  }
   /// What is kept of these bytes is replaced.
   task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         slab_pool slabs) const override;
@@ -64,6 +69,7 @@ class basic_resident_storage final : public storage {
     std::string etag;
     std::string encoding;
     std::optional<std::uint64_t> total;
+    bool whole = false;                     // the object came in one part, which was compared (part::whole)
     std::map<std::uint64_t, bytes> ranges;  // by their first byte; none overlap
   };
 
@@ -73,6 +79,8 @@ class basic_resident_storage final : public storage {
     std::vector<bytes> pieces;
   };
 
+  task<part> find_or_read(bool small, shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                          slab_pool slabs) const;
   /// nullopt if not all of it is kept. Drops a version that is no longer requested.
   std::optional<found> find(const shard& object, const std::string& etag, std::uint64_t offset,
                             std::size_t length) const;

@@ -25,8 +25,9 @@
 namespace millrace {
 
 template <class Unused>
-task<storage::part> basic_resident_storage<Unused>::read(shard object, std::string etag, std::uint64_t offset,
-                                                         std::size_t length, slab_pool slabs) const {
+task<storage::part> basic_resident_storage<Unused>::find_or_read(bool small, shard object, std::string etag,
+                                                                 std::uint64_t offset, std::size_t length,
+                                                                 slab_pool slabs) const {
   executor& ex = co_await this_executor();
   if (std::optional<found> there = find(object, etag, offset, length)) {
     if (there->pieces.size() == 1) {
@@ -46,7 +47,8 @@ task<storage::part> basic_resident_storage<Unused>::read(shard object, std::stri
   constexpr std::size_t block = 512;
   std::size_t more = (length + block - 1) / block * block;
   if (!object.size || offset + more > *object.size || more > slabs.slab_bytes()) more = length;
-  part p = co_await inner_->read(object, std::move(etag), offset, more, std::move(slabs));
+  task<part> asking = detail::read_or_small(*inner_, small, object, std::move(etag), offset, more, std::move(slabs));
+  part p = co_await std::move(asking);
   if (!p.rest && !keep(object, offset, p)) {
     detail::log_line(ex, "millrace: resident: " + format_bytes(static_cast<double>(most_)) +
                         " are full: what is beyond is read from the store in every epoch",
@@ -55,6 +57,7 @@ task<storage::part> basic_resident_storage<Unused>::read(shard object, std::stri
   if (p.data.size() > length) {
     p.data = p.data.slice(0, length);
     p.crc = running_crc();  // of more than that
+    p.whole = false;
   }
   co_return std::move(p);
 }
@@ -84,6 +87,7 @@ auto basic_resident_storage<Unused>::find(const shard& object, const std::string
   out.answer.etag = o.etag;
   out.answer.encoding = o.encoding;
   out.answer.total = o.total;
+  out.answer.whole = o.whole && offset == 0 && length >= *o.total;
   std::uint64_t end = offset + length;
   if (o.total) end = std::min(end, std::max(offset, *o.total));
   auto at = o.ranges.upper_bound(offset);
@@ -108,6 +112,7 @@ bool basic_resident_storage<Unused>::keep(const shard& object, std::uint64_t off
     o.etag = read.etag;
     o.encoding = read.encoding;
     o.total = read.total;
+    o.whole = read.whole && read.total == read.data.size();
   }
   const std::uint64_t end = offset + read.data.size();
   while (offset < end) {
@@ -136,6 +141,7 @@ void basic_resident_storage<Unused>::replace(const shard& object, std::uint64_t 
   const std::lock_guard lock(mutex_);
   const auto known = objects_.find(object.url);
   if (known == objects_.end() || !millrace::detail::same_etag(known->second.etag, read.etag)) return;
+  known->second.whole = known->second.whole && read.whole;
   const std::uint64_t end = offset + read.data.size();
   for (auto& [begin, kept] : known->second.ranges) {
     const std::uint64_t from = std::max(begin, offset);

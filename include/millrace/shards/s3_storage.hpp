@@ -12,6 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/s3/ops/objects.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace {
@@ -27,14 +28,14 @@ class basic_s3_storage final : public storage {
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
-    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), wanted::part);
+    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), {});
   }
   task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         slab_pool slabs) const override {
-    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), wanted::again);
+    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), {.new_connection = true});
   }
   task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
-    return read_over(std::move(object), std::move(etag), 0, length, std::move(slabs), wanted::small);
+    return read_over(std::move(object), std::move(etag), 0, length, std::move(slabs), {.likely_whole = true});
   }
   std::string host(std::string_view url) const override {
     return s3::host_name(client_.configuration(), url.substr(5, url.find('/', 5) - 5));
@@ -44,9 +45,8 @@ class basic_s3_storage final : public storage {
 
  private:
   class comparison;
-  enum class wanted : std::uint8_t { part, again, small };
   task<part> read_over(shard object, std::string etag, std::uint64_t offset, std::size_t length, slab_pool slabs,
-                       wanted what) const;
+                       s3::get_options options) const;
   task<std::unique_ptr<object_check>> ask(shard object, std::string etag) const;
 
   const s3::client client_;

@@ -26,12 +26,12 @@ bool basic_s3_storage<Unused>::serves(std::string_view url) const noexcept {
 
 template <class Unused>
 task<storage::part> basic_s3_storage<Unused>::read_over(shard object, std::string etag, std::uint64_t offset,
-                                                        std::size_t length, slab_pool slabs, wanted what) const {
+                                                        std::size_t length, slab_pool slabs,
+                                                        s3::get_options options) const {
   part result;
+  options.size = object.size;
   try {
-    s3::object_part got =
-        co_await client_.get(object.url, offset, length, etag, std::move(slabs), object.size, what == wanted::again,
-                             what == wanted::small);
+    s3::object_part got = co_await client_.get(object.url, offset, length, etag, std::move(slabs), options);
     result.data = std::move(got.data);
     result.total = got.object.size;
     result.etag = std::move(got.object.etag);

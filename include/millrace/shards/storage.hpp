@@ -112,7 +112,8 @@ class storage {
   }
 
   /// The beginning of an object whose size is not known and is likely at most `length`: as read() from 0, which it
-  /// calls by default. A store that keeps checksums may ask for the object as a whole, and say so (part::whole).
+  /// calls by default. A store that keeps checksums may ask for the object as a whole, and say so (part::whole). A
+  /// storage that reads from another one calls that one's read_small(): else check() costs a request for each object.
   virtual task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const {
     return read(std::move(object), std::move(etag), 0, length, std::move(slabs));
   }
@@ -159,6 +160,13 @@ class storage {
 }  // namespace millrace
 
 namespace millrace::detail {
+
+/// storage::read(), or storage::read_small(): for that `offset` is 0.
+inline task<storage::part> read_or_small(const storage& from, bool small, shard object, std::string etag,
+                                         std::uint64_t offset, std::size_t length, slab_pool slabs) {
+  if (small) return from.read_small(std::move(object), std::move(etag), length, std::move(slabs));
+  return from.read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+}
 
 /// The store that a user's argument stands for: a storage, or the result of as_storage(), a function beside its type.
 template <class Store>

@@ -22,11 +22,31 @@ class file_queue {
   bool empty() const noexcept { return head_ == nullptr; }
   std::size_t size() const noexcept { return size_; }
 
-  void push(file_operation& op, place where) noexcept;
-  file_operation& pop() noexcept;
-  void remove(file_operation& op) noexcept;
-
-  void swap(file_queue& other) noexcept;
+  void push(file_operation& op, place where) noexcept {
+    op.place_ = where;
+    op.prev_ = tail_;
+    op.next_ = nullptr;
+    (tail_ == nullptr ? head_ : tail_->next_) = &op;
+    tail_ = &op;
+    ++size_;
+  }
+  file_operation& pop() noexcept {
+    file_operation& op = *head_;
+    remove(op);
+    return op;
+  }
+  void remove(file_operation& op) noexcept {
+    (op.prev_ == nullptr ? head_ : op.prev_->next_) = op.next_;
+    (op.next_ == nullptr ? tail_ : op.next_->prev_) = op.prev_;
+    op.prev_ = op.next_ = nullptr;
+    op.place_ = place::outside;
+    --size_;
+  }
+  void swap(file_queue& other) noexcept {
+    std::swap(head_, other.head_);
+    std::swap(tail_, other.tail_);
+    std::swap(size_, other.size_);
+  }
 
   static place place_of(const file_operation& op) noexcept { return op.place_; }
   static void set_result(file_operation& op, std::int64_t result) noexcept { op.result_ = result; }
@@ -42,7 +62,3 @@ class file_queue {
 };
 
 }  // namespace millrace::detail
-
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/loop/detail/file_queue.ipp>
-#endif

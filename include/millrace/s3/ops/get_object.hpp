@@ -42,13 +42,9 @@ void note_misnamed(executor& ex, const session& s, const std::string& bucket);
 /// next byte, in the same memory, and only if it is of the same version.
 class part_download {
  public:
-  /// What is asked for: a range; the object as a whole, as it is known to be `length` bytes long; the same, as it is
-  /// likely to be at most so long, and a range where the answer is longer. Its checksum comes with a whole object.
-  enum class extent : std::uint8_t { range, whole, likely_whole };
-
   /// Bytes [offset, offset + length) of the object that `op` names. `s` must outlive the download.
-  part_download(const session& s, operation op, std::uint64_t offset, std::size_t length, extent asked,
-                std::string if_match, slab_pool slabs);
+  part_download(const session& s, operation op, std::uint64_t offset, std::size_t length, std::string if_match,
+                slab_pool slabs, get_options options);
 
   /// One attempt; for with_retries.
   class attempt {
@@ -99,8 +95,9 @@ class part_download {
   const session& session_;
   operation op_;
   const std::uint64_t offset_;
-  const std::size_t length_;
-  extent extent_;
+  std::size_t length_;
+  bool whole_ = false;  // asked for as a whole: its checksum comes with it
+  bool sized_ = false;  // ... and its size is known: length_
   const std::string if_match_;
   const slab_pool slabs_;
   http::partial_body partial_;
@@ -123,17 +120,14 @@ namespace millrace::s3 {
 ///
 /// With `if_match` the object must still have that ETag. Transient failures are retried; a body that breaks off is
 /// continued at the next byte, in the same memory, if the store still has that version, else changed_error, with both
-/// ETags. With `size`, the size of the object, an object of one part is asked for as a whole and compared with the
-/// checksum that the store keeps of it (config::validate_checksums); where it is damaged it is read once more, over
-/// another connection, and then a checksum_error says whether it was the same both times. Without it, `likely_whole`
-/// says that the object is likely at most `length` bytes long: it is asked for as a whole then, and once more by its
-/// range, over another connection, where it is longer. With `new_connection` the first request has a connection of its
-/// own, too. Parts of an object whose store sends no ETag are refused. Dropping the task ends the transfer.
+/// ETags. With get_options::size an object of one part is asked for as a whole and compared with the checksum that the
+/// store keeps of it (config::validate_checksums); where it is damaged it is read once more, over another connection,
+/// and then a checksum_error says whether it was the same both times. With get_options::likely_whole an object that
+/// turns out longer is asked for once more, by its range, over another connection. Parts of an object whose store sends
+/// no ETag are refused. Dropping the task ends the transfer.
 MILLRACE_COROUTINE task<object_part> get_object_range(std::shared_ptr<const session> s, std::string bucket,
                                                       std::string key, std::uint64_t offset, std::size_t length,
-                                                      std::string if_match, slab_pool slabs,
-                                                      std::optional<std::uint64_t> size = std::nullopt,
-                                                      bool new_connection = false, bool likely_whole = false);
+                                                      std::string if_match, slab_pool slabs, get_options options = {});
 
 /// Size and ETag of an object.
 MILLRACE_COROUTINE task<object_info> head_object(std::shared_ptr<const session> s, std::string bucket, std::string key);

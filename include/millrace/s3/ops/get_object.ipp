@@ -100,14 +100,19 @@ MILLRACE_INLINE void note_misnamed(executor& ex, const session& s, const std::st
 }
 
 MILLRACE_INLINE part_download::part_download(const session& s, operation op, std::uint64_t offset, std::size_t length,
-                                             extent asked, std::string if_match, slab_pool slabs)
+                                             std::string if_match, slab_pool slabs, get_options options)
     : session_(s),
       op_(std::move(op)),
       offset_(offset),
       length_(length),
-      extent_(asked),
       if_match_(std::move(if_match)),
-      slabs_(std::move(slabs)) {}
+      slabs_(std::move(slabs)) {
+  op_.new_connection = options.new_connection;
+  if (!s.base().validate_checksums || offset != 0) return;
+  sized_ = options.size && *options.size > 0 && *options.size <= length;
+  whole_ = sized_ || (!options.size && options.likely_whole);
+  if (sized_) length_ = static_cast<std::size_t>(*options.size);
+}
 
 MILLRACE_COROUTINE_BODY task<object_part> part_download::attempt::operator()() const {
   return download_->as_many_as_it_takes();
@@ -121,9 +126,9 @@ MILLRACE_INLINE millrace::detail::request_gate& part_download::attempt::gate(exe
 MILLRACE_COROUTINE_BODY task<object_part> part_download::as_many_as_it_takes() {
   for (;;) {
     try {
-      const extent asked = extent_;
+      const bool whole = whole_;
       object_part part = co_await once();
-      if (extent_ == asked) co_return part;
+      if (whole_ == whole) co_return part;
       forget();
     } catch (const http::short_answer&) {
       if (partial_.filled == 0) throw;  // no version by which the rest would be known to belong to it
@@ -146,9 +151,8 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
     const http::response_head& head = co_await x.head();
     object_part result;
     result.first_byte = ex.now() - asked;
-    if (extent_ == extent::likely_whole && !op_.range &&
-        (!head.length || *head.length > length_ || head.etag().empty())) {
-      extent_ = extent::range;  // what has no ETag may be a proxy's page: the answer to a range cannot be one
+    if (whole_ && !sized_ && !op_.range && (!head.length || *head.length > length_ || head.etag().empty())) {
+      whole_ = false;  // what has no ETag may be a proxy's page: the answer to a range cannot be one
       co_return result;
     }
     judge(head);
@@ -164,7 +168,7 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
     }
     if (declared_) co_await compare(result);
     result.again = damaged_.has_value();
-    result.whole = extent_ != extent::range;
+    result.whole = whole_;
     co_return result;
   } catch (const error&) {
     why = std::current_exception();
@@ -216,14 +220,16 @@ MILLRACE_INLINE void part_download::prepare(executor& ex) {
   resumed_ = partial_.filled > 0;
   millrace::detail::runtime_counts* const counts = ex.runtime().counts();
   if (resumed_ && counts != nullptr) counts->resumed.add();
-  if (!resumed_) partial_.crc = running_crc(crc_kind::none);
-  if (!resumed_ && session_.base().validate_checksums) partial_.crc = running_crc(session_.expected_crc());
+  if (!resumed_) {
+    const bool compared = session_.base().validate_checksums && (whole_ || slabs_.is_compared());
+    partial_.crc = running_crc(compared ? session_.expected_crc() : crc_kind::none);
+  }
   progressed_ = false;
   op_.fields = http::headers();
   conditional_ = !unconditional_ && add_condition(ex, session_, op_, version());
   unproven_ = !conditional_ && millrace::detail::is_strong_etag(version());
   op_.range = http::byte_range{offset_ + partial_.filled, offset_ + length_ - 1};
-  if (extent_ != extent::range && !resumed_) {
+  if (whole_ && !resumed_) {
     // Stores send checksums with whole objects only (and with ranges some that are of something else).
     op_.range.reset();
     op_.fields.add("x-amz-checksum-mode", "ENABLED");
@@ -256,7 +262,7 @@ MILLRACE_INLINE void part_download::judge(const http::response_head& head) {
     now.size = head.length ? *head.length : length_;
   }
   if (now.etag.empty() && (offset_ > 0 || now.size > length_ || resumed_ || unproven_ ||
-                           (extent_ == extent::whole && !if_match_.empty()))) {
+                           (sized_ && !if_match_.empty()))) {
     throw http::error(http::failure::protocol,
                       "the store sent no ETag: parts of an object may not be of one version", op_.at(),
                       head.status);
@@ -265,7 +271,7 @@ MILLRACE_INLINE void part_download::judge(const http::response_head& head) {
   if (!before.empty() && !now.etag.empty() && !millrace::detail::same_etag(now.etag, before)) {
     throw millrace::detail::version_changed(before, now.etag, op_.at());
   }
-  const std::uint64_t size_before = seen_ ? seen_->size : extent_ == extent::whole ? length_ : now.size;
+  const std::uint64_t size_before = seen_ ? seen_->size : sized_ ? length_ : now.size;
   if (now.size != size_before && now.etag.empty()) {
     throw http::error(http::failure::protocol, "the answer is not the object: another length, and no ETag", op_.at(),
                       head.status);
@@ -277,8 +283,9 @@ MILLRACE_INLINE void part_download::judge(const http::response_head& head) {
   }
   if (!op_.range) {
     declared_ = body_checksum::of(head.fields);
-    partial_.crc = running_crc(declared_ ? declared_->crc() : crc_kind::none);  // no byte has come yet
-    session_.expect_crc(partial_.crc.kind());
+    const crc_kind kind = declared_ ? declared_->crc() : crc_kind::none;
+    if (partial_.crc.kind() != kind) partial_.crc = running_crc(kind);  // of fewer bytes, where some have come already
+    session_.expect_crc(kind);
   }
   if (!seen_) seen_ = std::move(now);
 }
@@ -344,28 +351,16 @@ namespace millrace::s3 {
 MILLRACE_COROUTINE_BODY task<object_part> get_object_range(std::shared_ptr<const session> s, std::string bucket,
                                                            std::string key, std::uint64_t offset, std::size_t length,
                                                            std::string if_match, slab_pool slabs,
-                                                           std::optional<std::uint64_t> size, bool new_connection,
-                                                           bool likely_whole) {
+                                                           get_options options) {
   executor& ex = co_await this_executor();
   operation op("GET", std::move(bucket), std::move(key));
-  op.new_connection = new_connection;
   if (length == 0) throw configuration_error("a part of an object has at least one byte", op.at());
   if (length > slabs.slab_bytes()) {
     throw configuration_error("a part of " + std::to_string(length) + " bytes does not fit into a slab of " +
                                   std::to_string(slabs.slab_bytes()),
                               op.at());
   }
-  using extent = detail::part_download::extent;
-  extent asked = extent::range;
-  if (s->base().validate_checksums && offset == 0) {
-    if (size && *size > 0 && *size <= length) {
-      asked = extent::whole;
-      length = static_cast<std::size_t>(*size);
-    } else if (!size && likely_whole) {
-      asked = extent::likely_whole;
-    }
-  }
-  detail::part_download download(*s, std::move(op), offset, length, asked, std::move(if_match), std::move(slabs));
+  detail::part_download download(*s, std::move(op), offset, length, std::move(if_match), std::move(slabs), options);
   const detail::part_download::attempt attempt(download);
   for (bool again = false;; again = true) {
     std::exception_ptr why;

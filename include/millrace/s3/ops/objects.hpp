@@ -36,6 +36,18 @@ class object_part {
   running_crc crc;  ///< of `data`; of kind none, or of fewer bytes, where it was not computed on the way
 };
 
+/// How a part of an object is requested; see get_object_range(). Trivially destructible, so that it may be spelled in
+/// the argument of a co_await: `co_await s3.get(url, 0, n, etag, slabs, {.size = n})`.
+struct get_options {
+  /// The size of the object. An object of one part is then requested as a whole and compared with the checksum that the
+  /// store keeps of it.
+  std::optional<std::uint64_t> size = std::nullopt;
+  /// The size is not known, and is likely at most the length of the part: the object is requested as a whole likewise,
+  /// and by the range where it is longer.
+  bool likely_whole = false;
+  bool new_connection = false;  ///< the first request has a connection of its own, as those after damage have
+};
+
 /// How an object is stored. The metadata are copied by the call that takes the options, and must live until then.
 struct put_options {
   std::size_t part = 8 * MiB;     ///< bytes of one part: 5 MiB to 5 GiB at AWS, and at most 10,000 parts

@@ -165,7 +165,7 @@ MILLRACE_COROUTINE_BODY task<object_part> object_reader::read_part(std::uint64_t
     millrace::detail::host_share::request until_answered = std::move(request);
     try {
       p = co_await get_object_range(session_, bucket_, key_, offset, length, object_.etag, std::move(slabs),
-                                    std::nullopt, again_);
+                                    {.new_connection = again_});
     } catch (...) {
       failed_ = true;
       throw;

@@ -32,10 +32,10 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/memory/bytes.hpp>
+#include <millrace/testing/s3_server/detail/requests.hpp>
 #include <millrace/testing/s3_server/fault.hpp>
 #include <millrace/testing/s3_server/message.hpp>
 #include <millrace/testing/s3_server/options.hpp>
-#include <millrace/testing/s3_server/service.hpp>
 #include <millrace/testing/s3_server/statistics.hpp>
 #include <millrace/testing/s3_server/stream_socket.hpp>
 

@@ -4,19 +4,27 @@
 #include <millrace/loop/ring_loop.hpp>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include <linux/io_uring.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/io/file.hpp>
+#include <millrace/loop/detail/thread.hpp>
 
 #include "tests/loop/loops.hpp"
 #include "tests/loop/refuse_call.hpp"
+#include "tests/support/catch.hpp"
 #include "tests/support/forget_lines.hpp"
 
 using namespace millrace;
@@ -143,4 +151,70 @@ TEST_CASE("no descriptors left is an error, not a crash", "[loop]") {
   CHECK(code == EMFILE);
 }
 
+// Which kind of ring a loop is made of.
+
+/// 0, or the errno value with which the kernel refuses a ring with these flags; asked without the library.
+int refused(unsigned flags) {
+  io_uring_params p;
+  std::memset(&p, 0, sizeof p);
+  p.flags = flags;
+  const long fd = ::syscall(SYS_io_uring_setup, 8u, &p);
+  if (fd < 0) return errno;
+  ::close(static_cast<int>(fd));
+  return 0;
+}
+
+ring_loop::flavour flavour_of(const event_loop& loop) { return dynamic_cast<const ring_loop&>(loop).ring_flavour(); }
+
+TEST_CASE("a loop is a ring with a single issuer and deferred task run where the kernel has that", "[loop]") {
+  const int none = refused(0);
+  if (none != 0) MILLRACE_SKIP(std::string("no io_uring here: ") + std::strerror(none));
+  const int no_deferral = refused(IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
+  if (no_deferral != 0) MILLRACE_SKIP(std::string("no deferred task run here: ") + std::strerror(no_deferral));
+  const std::unique_ptr<event_loop> loop = make_event_loop();
+  CHECK(loop->backend() == std::string("io_uring"));
+  CHECK((flavour_of(*loop) == ring_loop::flavour::deferred));
+}
+
+TEST_CASE("a ring is of the flavour asked for, where the kernel has it", "[loop]") {
+  using flavour = ring_loop::flavour;
+  for (const flavour f : {flavour::cooperative, flavour::plain}) {
+    if (refused(f == flavour::plain ? 0u : unsigned(IORING_SETUP_COOP_TASKRUN)) != 0) {
+      MILLRACE_SKIP("this kernel refuses it");
+    }
+    int error = 0;
+    const std::unique_ptr<ring_loop> loop = ring_loop::try_make({}, error, f);
+    REQUIRE(loop != nullptr);
+    CHECK((loop->ring_flavour() == f));
+  }
+}
+
+constexpr int loops_each = 200;
+
+/// Something that goes through the ring.
+task<std::uint64_t> size_of_this() {
+  file f = co_await file::open("/proc/self/exe");
+  co_return co_await f.size();
+}
+
+/// How many loops did what they were asked.
+int make_and_end_loops() {
+  int worked = 0;
+  for (int i = 0; i < loops_each; ++i) {
+    const std::unique_ptr<event_loop> loop = make_event_loop();
+    if (block_on(*loop, size_of_this()) > 0) ++worked;
+  }
+  return worked;
+}
+
 }  // namespace
+
+// A ring often lies where one of the other thread lay before: the thread sanitizer must know that it is another one.
+TEST_CASE("loops that two threads make and end by themselves share nothing") {
+  int elsewhere = 0;
+  std::thread other([&] { elsewhere = make_and_end_loops(); });
+  const int here = make_and_end_loops();
+  other.join();
+  CHECK(here == loops_each);
+  CHECK(elsewhere == loops_each);
+}
