@@ -261,8 +261,7 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
                    *[("peak_mb", f"millrace: {ours} | batch()", ["webdataset, curl, 2 workers", "litdata, 2 workers"], 0.2)
                      for ours in ("epochs()", "epochs({.bytes = 32 MiB})")]]),
         "warm": Group(
-            f"a later epoch of {samples} samples of {average} KB, all of it on the disk and none in the page cache, in "
-            "batches of 100", "CPU us a sample", shards, (samples, sample_bytes), samples / 1e6,
+            f"a later epoch of {samples} samples of {average} KB, from the disk, in batches of 100", "CPU us a sample", shards, (samples, sample_bytes), samples / 1e6,
             [("millrace: epochs() over disk_cache() | batch()", "ours:warm", "shuffled, CRC of each block and field"),
              ("litdata", "litdata:0:warm", "own chunks, shuffled"),
              ("litdata, 2 workers", "litdata:2:warm", "own chunks, shuffled, DataLoader, forked, copied to bytes"),
