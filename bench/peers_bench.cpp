@@ -29,6 +29,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +48,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/hedged_storage.hpp>
@@ -339,6 +341,19 @@ class works {
       auto data = dataset("train/", mill::sample_format::tar);
       return [this, data] { return samples(*data, batch, SIZE_MAX, 32 * mill::MiB); };
     }
+    if (name == "warm") {
+      const auto cache = mill::disk_cache(s3_, {.directory = "cache", .bytes = 2 * mill::GiB, .wait_for_disk = true});
+      auto data = dataset("train/", mill::sample_format::tar, cache);
+      return [this, data, cache, misses = std::uint64_t(0)]() mutable {
+        const outcome o = samples(*data, batch);
+        const std::uint64_t more = cache->stats().misses - misses;
+        if (misses != 0 && more != 0) {
+          throw std::runtime_error("a later epoch has asked the store " + std::to_string(more) + " times");
+        }
+        misses += more;
+        return o;
+      };
+    }
     if (name == "epochs_first") {
       auto data = dataset("train/", mill::sample_format::tar);
       return [this, data] { return samples(*data, first_samples, first_samples); };
@@ -377,11 +392,15 @@ class works {
     return all;
   }
   std::shared_ptr<const mill::dataset> dataset(const char* prefix, mill::sample_format format) {
+    return dataset(prefix, format, s3_);
+  }
+  template <class Store>
+  std::shared_ptr<const mill::dataset> dataset(const char* prefix, mill::sample_format format, const Store& store) {
     files_.push_back("/tmp/millrace_peers_bench." + std::to_string(::getpid()) + "." + std::to_string(files_.size()));
     mill::dataset_options o;
     o.index = files_.back();
     o.format = format;
-    return std::make_shared<const mill::dataset>(s3_, std::string("s3://b/") + prefix, o);
+    return std::make_shared<const mill::dataset>(store, std::string("s3://b/") + prefix, o);
   }
   mill::runtime& rt() {
     if (!rt_) rt_.emplace();

@@ -381,7 +381,7 @@ def owned(batch):
     return [{"jpg": bytes(sample["jpg"]), "cls": bytes(sample["cls"])} for sample in batch]
 
 
-def litdata(place, workers=0):
+def litdata(place, workers=0, warm=""):
     import litdata as loader
     from litdata.streaming import downloader
 
@@ -394,23 +394,16 @@ def litdata(place, workers=0):
     access = {"endpoint_url": place.endpoint, "aws_access_key_id": KEY, "aws_secret_access_key": SECRET,
               "region_name": REGION}
 
-    def work():
-        c = Counter(FIRST)
-        with tempfile.TemporaryDirectory(dir=place.folder) as cache:
-            data = loader.StreamingDataset(f"s3://{BUCKET}/{prefix}", storage_options=access, shuffle=True,
-                                           cache_dir=cache)
-            # Forked, for the line above to hold in them.
-            how = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
-            how["collate_fn"] = owned if workers else list
-            for batch in loader.StreamingDataLoader(data, batch_size=BATCH, **how):
-                for sample in batch:
-                    c.add(len(sample["jpg"]) + len(sample["cls"]))
-        return c
+    def made(cache):
+        data = loader.StreamingDataset(f"s3://{BUCKET}/{prefix}", storage_options=access, shuffle=True, cache_dir=cache)
+        # Forked, for the line above to hold in them.
+        how = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
+        return loader.StreamingDataLoader(data, batch_size=BATCH, collate_fn=owned if workers else list, **how)
 
-    return work
+    return own_cache(place, made, warm)
 
 
-def mosaicml(place):
+def mosaicml(place, warm=""):
     from streaming import MDSWriter, StreamingDataset
     from streaming.base.util import clean_stale_shared_memory
     from torch.utils.data import DataLoader
@@ -424,14 +417,32 @@ def mosaicml(place):
         _upload(place, "mosaicml", folder)
     os.environ["S3_ENDPOINT_URL"] = place.endpoint
 
-    def work():
+    def made(cache):
+        data = StreamingDataset(remote=f"s3://{BUCKET}/mosaicml", local=cache, shuffle=True, batch_size=BATCH)
+        return DataLoader(data, batch_size=BATCH, collate_fn=list)
+
+    return own_cache(place, made, warm)
+
+
+def own_cache(place, made, warm):
+    """Reads all of the loader that `made` makes with a folder of its own: a new one each time, or, if it is to be warm,
+    one whose next epoch each time is."""
+    kept = []
+
+    def count(loader):
         c = Counter(FIRST)
-        with tempfile.TemporaryDirectory(dir=place.folder) as cache:
-            data = StreamingDataset(remote=f"s3://{BUCKET}/mosaicml", local=cache, shuffle=True, batch_size=BATCH)
-            for batch in DataLoader(data, batch_size=BATCH, collate_fn=list):
-                for sample in batch:
-                    c.add(len(sample["jpg"]) + len(sample["cls"]))
+        for batch in loader:
+            for sample in batch:
+                c.add(len(sample["jpg"]) + len(sample["cls"]))
         return c
+
+    def work():
+        if not warm:
+            with tempfile.TemporaryDirectory(dir=place.folder) as cache:
+                return count(made(cache))
+        if not kept:
+            kept.append(made(tempfile.mkdtemp(dir=place.folder)))
+        return count(kept[0])
 
     return work
 

@@ -10,7 +10,9 @@
 and the server one on core 0. All of a group are started, do their work once (this is discarded: the first touch of
 memory, imports, caches of clients), and then take turns. CPU seconds are those of the process and all its descendants,
 by their own clocks; peak memory is the kernel's high-water mark of one process, and of several the largest sum of their
-proportional shares that a look every 0.1 s saw. What comes is counted in items and bytes: a contender that reads
+proportional shares that a look every 0.1 s saw. Before each round of a group that reads its data from the disk, all
+files are written out and leave the page cache (POSIX_FADV_DONTNEED), and who then reads less than 0.95 of the
+samples' bytes from the disk (/proc/PID/io) has no figures either. What comes is counted in items and bytes: a contender that reads
 anything else has no figures, but an error.
 """
 
@@ -79,6 +81,27 @@ def high_water(pid):
     return 0
 
 
+def read_from_disk(pid):
+    """Bytes, of a process, its living descendants, and those that they have waited for."""
+    total = 0
+    for each in descendants(pid):
+        try:
+            total += int(re.search(r"^read_bytes: (\d+)", pathlib.Path(f"/proc/{each}/io").read_text(), re.M)[1])
+        except OSError:
+            pass
+    return total
+
+
+def drop_pages(folder):
+    """Leaves nothing of the files of a folder in the page cache."""
+    for path in pathlib.Path(folder).rglob("*"):
+        if path.is_file():
+            fd = os.open(path, os.O_RDONLY)
+            os.fsync(fd)  # what is not written stays
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+
+
 class Contender:
     def __init__(self, label, command, marks="", ours=False):
         self.label, self.command, self.marks, self.ours = label, command, marks, ours
@@ -103,8 +126,8 @@ class Contender:
         self.error = f"{why}: {(told or lines)[-1][:200]}"
         self.stop()
 
-    def work(self, expected, counts):
-        """One round; `expected`: items and bytes, None where these may differ."""
+    def work(self, expected, counts, from_disk=0):
+        """One round; `expected`: items and bytes, None where these may differ; `from_disk`: bytes at least."""
         if self.error:
             return
         pid = self.process.pid
@@ -118,7 +141,7 @@ class Contender:
 
         watcher = threading.Thread(target=look)
         watcher.start()
-        cpu, begin = cpu_seconds(pid), time.monotonic()
+        read, cpu, begin = read_from_disk(pid), cpu_seconds(pid), time.monotonic()
         try:
             self.process.stdin.write("go\n")
             self.process.stdin.flush()
@@ -126,6 +149,7 @@ class Contender:
         except OSError:
             answer = []
         wall, cpu = time.monotonic() - begin, cpu_seconds(pid) - cpu
+        read = read_from_disk(pid) - read
         done.set()
         watcher.join()
         if len(answer) != 3:
@@ -133,6 +157,8 @@ class Contender:
         items, size = int(answer[0]), int(answer[1])
         if items != expected[0] or expected[1] not in (None, size):
             return self.fail(f"has read {items} items of {size} bytes, not {expected[0]} of {expected[1]}")
+        if read < from_disk:
+            return self.fail(f"has read {read} bytes from the disk, not {from_disk}")
         self.peak = max(self.peak, high_water(pid))
         if counts:
             self.cpu.append(cpu)
@@ -179,10 +205,12 @@ class Server:
 
 
 class Group:
-    def __init__(self, title, unit, keys, expected, per, rows, slow=False, goals=(), times=1):
+    def __init__(self, title, unit, keys, expected, per, rows, slow=False, goals=(), times=1,
+                 from_disk=0):
         self.title, self.unit, self.keys, self.expected, self.per = title, unit, keys, expected, per
         self.rows, self.slow, self.goals = rows, slow, goals
         self.times = times  # as many rounds as of others
+        self.from_disk = from_disk  # bytes that come from the disk in each round, and not from the page cache
 
 
 UNSIGNED, MULTI = "unsigned", "several threads"
@@ -190,7 +218,7 @@ LOCAL = "local files"
 
 
 LINES = (1, 16, 512, 1024)
-GROUPS = ["raw", "samples", "large", "resnet50", "first", "volumes", "slow", "lossy",
+GROUPS = ["raw", "samples", "warm", "large", "resnet50", "first", "volumes", "slow", "lossy",
           *[f"lines{size}" for size in LINES], "decode", "crops"]
 
 
@@ -236,6 +264,13 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
                    *[("peak_mb", f"millrace: {ours} | batch()",
                       ["webdataset, curl, 2 workers", "litdata, 2 workers"], 0.2)
                      for ours in ("epochs()", "epochs({.bytes = 32 MiB})")]]),
+        "warm": Group(
+            f"a later epoch of {samples} samples of {average} KB, from the disk, in batches of 100", "CPU us a sample", shards, (samples, sample_bytes), samples / 1e6,
+            [("millrace: epochs() over disk_cache() | batch()", "ours:warm", "shuffled, CRC of each block and field"),
+             ("litdata", "litdata:0:warm", "own chunks, shuffled"),
+             ("litdata, 2 workers", "litdata:2:warm", "own chunks, shuffled, DataLoader, forked, copied to bytes"),
+             ("mosaicml-streaming", "mosaicml:warm", "own shards, shuffled"),
+             ("webdataset, local files", "webdataset:local", f"{LOCAL}, not shuffled")], from_disk=int(0.95 * sample_bytes)),
         "large": Group(
             f"{samples} samples of {average} KB in one tar of 1.5 GiB, in batches of 100", "CPU us a sample",
             shards, (samples, sample_bytes), samples / 1e6,
@@ -408,7 +443,9 @@ def measure(name, group, options, server, folder):
             for c in contenders:
                 if group.slow:
                     server.say("slow")
-                c.work(group.expected, True)
+                if group.from_disk:
+                    drop_pages(folder)
+                c.work(group.expected, True, group.from_disk)
     finally:
         for c in contenders:
             c.stop()

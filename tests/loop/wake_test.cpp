@@ -286,6 +286,48 @@ TEST_CASE("a ring is given much of reading and writing before the turn ends, and
   }
 }
 
+TEST_CASE("a turn of a ring passes on a MiB of what files have brought, and the next turn more", "[loop]") {
+  const auto kind = GENERATE(test::loop_kind::deferred, test::loop_kind::cooperative, test::loop_kind::plain);
+  INFO(test::name(kind));
+  const auto loop = test::make_loop(kind);
+  if (loop == nullptr) MILLRACE_SKIP(std::string("no ") + test::name(kind) + " here");
+  static constexpr std::size_t size = std::size_t(1) << 20;
+  static constexpr int reads = 6;
+  class reading final : public file_operation {
+   public:
+    reading(const file_request& r, int& done) : file_operation(r), done_(done) {}
+
+   private:
+    void complete(std::int64_t result) noexcept override {
+      if (result == std::int64_t(size)) ++done_;
+      delete this;
+    }
+    int& done_;
+  };
+  turns(*loop, 2);
+  const detail::owned_fd file(::memfd_create("read", MFD_CLOEXEC));
+  REQUIRE(::ftruncate(file.get(), off_t(size) * reads) == 0);
+  std::string text(size * reads, 'x');
+  int done = 0;
+  for (int i = 0; i < reads; ++i) {
+    file_request r;
+    r.fd = file.get();
+    r.data = text.data() + size * std::size_t(i);
+    r.size = size;
+    r.offset = size * std::size_t(i);
+    loop->start(*new reading(r, done));
+  }
+  int before = 0, most = 0;
+  loop->run_until([&] {
+    most = std::max(most, done - before);
+    before = done;
+    return loop->operations() == 0;
+  });
+  CHECK(done == reads);
+  CHECK(most == 1);
+  CHECK(text == std::string(text.size(), '\0'));
+}
+
 TEST_CASE("two loops know nothing of each other", "[loop]") {
   MILLRACE_EACH_LOOP(first);
   const auto second = make_loop(kind_of_loop);

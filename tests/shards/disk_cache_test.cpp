@@ -322,6 +322,51 @@ TEST_CASE("of two that want the same bytes, one fetches", "[disk_cache]") {
   }
 }
 
+TEST_CASE("neighbours whose ends are in one grain do not wait for each other, and both are kept", "[disk_cache]") {
+  testing::jumping_loop loop;
+  const folder in;
+  const auto store = store_of({2 * MiB});
+  store->pause = 300ms;
+  const auto cache = cached(store, in);
+  constexpr std::size_t cut = MiB + 100;
+  const auto both = [](const storage& from, const memory_store& s) -> task<void> {
+    task<storage::part> first = from.read(named(s, "mem:0"), "", 0, cut, slab_pool(2 * MiB));
+    task<storage::part> second = from.read(named(s, "mem:0"), "", cut, 2 * MiB - cut, slab_pool(2 * MiB));
+    const auto parts = co_await all_of(std::move(first), std::move(second));
+    const std::string came = std::string(std::get<0>(parts).data.view()) + std::string(std::get<1>(parts).data.view());
+    const bool same = came == s.objects.at("mem:0");
+    CHECK(same);
+  };
+  block_on(loop, both(*cache, *store));
+  CHECK(cache->stats().waited == 0);
+  CHECK(loop.elapsed() < 350ms);
+  CHECK(store->reads == 2);
+  read(loop, *cache, *store, "mem:0", 0, 2 * MiB);
+  CHECK(store->reads == 2);
+}
+
+TEST_CASE("who has waited long enough and fetched, too, keeps that once the other one lets it", "[disk_cache]") {
+  testing::jumping_loop loop;
+  const folder in;
+  const auto store = store_of({MiB});
+  store->pause = 3s;
+  const auto cache = cached(store, in);
+  auto taken = detail::disk_slots::open(in.path, 64 * MiB, 0, true)->try_claim("mem:0", 0, MiB);
+  REQUIRE(taken);
+  const auto both = [](const storage& from, const memory_store& s, detail::disk_slots::claim& other) -> task<void> {
+    const auto released = [](detail::disk_slots::claim& one) -> task<void> {
+      co_await sleep_for(2s);
+      const detail::disk_slots::claim dropped = std::move(one);
+    };
+    task<storage::part> reading = from.read(named(s, "mem:0"), "", 0, MiB, slab_pool(2 * MiB));
+    task<void> releasing = released(other);
+    co_await all_of(std::move(reading), std::move(releasing));
+  };
+  block_on(loop, both(*cache, *store, taken));
+  read(loop, *cache, *store, "mem:0", 0, MiB);
+  CHECK(store->reads == 1);
+}
+
 TEST_CASE("a folder that cannot be used turns the cache off for a minute, with one line", "[disk_cache]") {
   testing::jumping_loop loop;
   const folder in;

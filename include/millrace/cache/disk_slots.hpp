@@ -79,6 +79,9 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// What a slot takes of the disk: the block, its header, and its entries of the index.
   static constexpr std::size_t slot_bytes = block_bytes + 4096 + 128;
 
+  /// How many milliseconds a write waits for another one of this process: as long as a disk may take for it.
+  static constexpr int own_waits = 30'000;
+
   /// Makes the folder where it is missing. `keep_free`: the share of the file system that stays free. With `wait`, it
   /// waits up to 2 s while another process opens or grows the same folder; then, or without, that is EAGAIN.
   static std::shared_ptr<disk_slots> open(std::string directory, std::uint64_t bytes, double keep_free, bool wait);
@@ -134,7 +137,8 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::shared_ptr<disk_slots> of_;
     std::uint64_t number_ = 0;
   };
-  /// An empty one if another process has claimed one of the blocks, or this process the same bytes of one.
+  /// An empty one if another process has claimed one of the blocks, or this process the same bytes of one, more than
+  /// the grain in which two ranges meet.
   claim try_claim(const std::string& url, std::uint64_t offset, std::uint64_t end);
 
   /// The error of a write that would have left less of the disk free than it must.
@@ -210,6 +214,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     hash128 key;
     std::size_t begin;
     std::size_t end;
+    bool small;      // the claim as a whole is within a grain
     bool writing;
     bool forgotten;  // what it writes is not to be kept
   };
@@ -248,7 +253,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   void unlock(std::uint64_t byte) const noexcept;
   void release(std::uint64_t number) noexcept;
   bool begin_writing(std::uint64_t number);
-  bool try_allocating();
+  bool try_allocating(bool& by_this_process);
   void end_allocating() noexcept;
   owned_fd open_segment(std::uint64_t number, bool create, int& error) const;
   /// The descriptor of a segment, which this process uses from now on. Null if there is none yet, and with error 0 if

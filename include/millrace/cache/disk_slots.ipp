@@ -385,20 +385,24 @@ MILLRACE_INLINE disk_slots::claim disk_slots::try_claim(const std::string& url, 
                                                         std::uint64_t end) {
   std::unique_lock guard(mutex_);
   const std::uint64_t number = ++claims_;
+  const bool small = end - offset <= grain_bytes;
   for (const block_part& p : parts_of(offset, end)) {
     const place at = place_of(url, p.block);
     bool locked = false, overlaps = false;
     for (const held& h : held_) {
       if (h.home != at.home) continue;
       locked = true;
-      overlaps = overlaps || (h.key == at.key && h.begin < p.end && p.begin < h.end);
+      // Neighbours fetch a grain that their ends have in common both: neither waits for the other.
+      const std::size_t from = std::max(h.begin, p.begin), to = std::min(h.end, p.end);
+      const bool more = to - from > grain_bytes || small || h.small;
+      overlaps = overlaps || (h.key == at.key && from < to && more);
     }
     if (overlaps || (!locked && !lock(at.home))) {
       guard.unlock();
       release(number);
       return claim();
     }
-    held_.push_back(held{number, at.home, at.key, p.begin, p.end, false, false});
+    held_.push_back(held{number, at.home, at.key, p.begin, p.end, small, false, false});
   }
   return claim(shared_from_this(), number);
 }
@@ -431,8 +435,9 @@ MILLRACE_INLINE bool disk_slots::begin_writing(std::uint64_t number) {
   return true;
 }
 
-MILLRACE_INLINE bool disk_slots::try_allocating() {
+MILLRACE_INLINE bool disk_slots::try_allocating(bool& by_this_process) {
   const std::lock_guard guard(mutex_);
+  by_this_process = allocating_;
   if (allocating_ || !lock(allocation_lock)) return false;
   allocating_ = true;
   return true;
@@ -728,8 +733,11 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
 }
 
 MILLRACE_COROUTINE_BODY task<bool> disk_slots::wait_for_allocating() {
-  for (int tries = 0; tries < 2000; ++tries) {
-    if (try_allocating()) co_return true;
+  // Another process may be stopped. This one goes on, however long a disk takes to make a segment.
+  for (int own = 0, others = 0; own < own_waits && others < 2000;) {
+    bool by_this_process = false;
+    if (try_allocating(by_this_process)) co_return true;
+    ++(by_this_process ? own : others);
     co_await sleep_for(duration(1'000'000));
   }
   co_return false;
@@ -925,7 +933,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   }
   protect(url_folders::folder_of(version.url));
   for (int tries = 0; !begin_writing(own.number_); ++tries) {
-    if (tries == 1000) {
+    if (tries == own_waits) {
       out.refused = asked;
       co_return std::move(out);
     }

@@ -113,7 +113,9 @@ namespace millrace {
 ///
 /// Once per turn everything that changed goes to the kernel in one call: cancellations, one-shot polls of the watches
 /// that are to be armed again, file operations, the wake-up. Reads and writes of files go earlier once they are of a
-/// MiB together: the disk works while the other coroutines of the turn compute. What is under way is counted against
+/// MiB together: the disk works while the other coroutines of the turn compute. A turn takes about as much of what a
+/// disk has brought: where it brings many reads at once, the first are passed on, and the next ones asked for, before
+/// the last are computed with. What is under way is counted against
 /// the completion ring, which therefore cannot overflow: file operations beyond their share wait in the loop, watches
 /// beyond theirs are polled through an epoll set inside the ring, and a share is kept for cancellations, which never
 /// wait for anything.
@@ -204,7 +206,8 @@ class ring_loop final : public event_loop {
 
   // ---- from the kernel
 
-  void take_completions();
+  /// Those that have come, at most until files have brought so many bytes.
+  void take_completions(std::size_t most_read);
 
   void polled(std::uint64_t watch_tag, int result) noexcept;
 

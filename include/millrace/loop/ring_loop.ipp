@@ -190,7 +190,7 @@ MILLRACE_INLINE void ring_loop::poll(bool block, std::optional<time_point> deadl
   own_ring();
   submit_changes();
   // A watch that was notified of a refusal may have made something ready.
-  if (!to_arm_.empty() || reported_) block = false;
+  if (!to_arm_.empty() || reported_ || ring_.completions_ready() > 0) block = false;
   reported_ = false;
   std::optional<duration> timeout;
   if (block && deadline) {
@@ -206,7 +206,7 @@ MILLRACE_INLINE void ring_loop::poll(bool block, std::optional<time_point> deadl
   const int rc = block ? ring_.wait(timeout) : ring_.poke();
   wake_.sleep_ends();
   if (rc < 0) check(-rc);
-  take_completions();
+  take_completions(early_bytes);
 }
 
 MILLRACE_INLINE int ring_loop::open() noexcept {
@@ -350,13 +350,17 @@ MILLRACE_INLINE void ring_loop::arm_watches() {
   to_arm_.erase(to_arm_.begin(), to_arm_.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
-MILLRACE_INLINE void ring_loop::take_completions() {
-  for (unsigned n = ring_.completions_ready(); n > 0; --n) {
+MILLRACE_INLINE void ring_loop::take_completions(std::size_t most_read) {
+  std::size_t read = 0;
+  for (unsigned n = ring_.completions_ready(); n > 0 && read < most_read; --n) {
     const detail::ring::completion c = ring_.take();
     switch (static_cast<tag>(c.data & detail::ring_tag_mask)) {
-      case tag::file:
-        finish(*reinterpret_cast<file_operation*>(c.data), c.result);
+      case tag::file: {
+        file_operation& op = *reinterpret_cast<file_operation*>(c.data);
+        if (op.request().what == file_request::kind::read && c.result > 0) read += static_cast<std::size_t>(c.result);
+        finish(op, c.result);
         break;
+      }
       case tag::poll:
         --polls_;
         polled(detail::watch_of_ring_data(c.data), c.result);
@@ -414,7 +418,7 @@ MILLRACE_INLINE void ring_loop::end_polls() noexcept {
     submit_cancels();
     const int rc = ring_.wait(std::nullopt);
     if (rc < 0 && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY) return;
-    take_completions();
+    take_completions(SIZE_MAX);
   }
 }
 

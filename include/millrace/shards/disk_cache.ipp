@@ -274,8 +274,13 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
   version.encoding = p.encoding;
   version.total = p.total;
   const std::uint64_t blocks = (end - 1) / disk_slots::block_bytes - begin / disk_slots::block_bytes + 1;
-  if (!own && !known) own = slots->try_claim(version.url, begin, end);
   const bool versioned = version.total && detail::is_strong_etag(version.etag);
+  // Also who has waited for another one long enough, and fetched too. The other one may be stopped: 10 s at most.
+  if (!own) own = slots->try_claim(version.url, begin, end);
+  for (int tries = 0; !own && versioned && state_->waits && tries < 10'000; ++tries) {
+    co_await sleep_for(duration(1'000'000));
+    own = slots->try_claim(version.url, begin, end);
+  }
   if (!versioned) state_->unversioned(ex, shard(version.url));
   const bool may = own && versioned && state_->may_write(ex);
   bool begun = may && state_->begin_write(p.data.size());

@@ -372,7 +372,8 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
   full_ = false;
   bool front = true;
   for (open_object& o : open_) {
-    if (front && next_is_local(o)) window_.raise(host_share::most_local * options_.part);
+    // More than is on its way: a disk does not wait for the consumer to take a part.
+    if (front && next_is_local(o)) window_.raise((host_share::most_local + 2) * options_.part);
     while (o.rest ? !o.reading_rest && !o.rest_ended : !o.learning && !o.complete()) {
       // Later objects leave one part to the front one: it can always go on.
       const std::size_t limit = front ? window : window - std::min(options_.part, window / 2);
