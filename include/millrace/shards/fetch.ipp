@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -339,7 +340,9 @@ MILLRACE_INLINE std::size_t part_scheduler::next_part(const open_object& o) cons
   if (!o.info->size) part = std::min(part, likely_);
   if (!o.first || before >= part) return part;
   const auto growth = static_cast<std::size_t>(before);
-  return std::min(part, smallest + (readers_ > 2 && is_quick(o) ? growth / (readers_ / 2) : growth));
+  // Of a group in lengths of slabs, of which it has many.
+  if (readers_ > 1 && is_quick(o)) return std::min(part, std::bit_floor(smallest + growth / readers_));
+  return std::min(part, smallest + growth);
 }
 
 MILLRACE_INLINE bool part_scheduler::is_quick(const open_object& o) const noexcept {
