@@ -48,7 +48,7 @@ constexpr std::size_t window = 1024;
 
 double ms_since(std::int64_t start) { return static_cast<double>(mill::monotonic_ns() - start) * 1e-6; }
 
-std::string archive(std::uint64_t number) {
+std::string archive_of(std::uint64_t number) {
   mill::rng random(number);
   std::string text;
   mill::tar::writer out(text);
@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
   const int shards = argc > 1 ? std::atoi(argv[1]) : 16;
   bench::print_machine();
   const bench::served server(false, [shards](mill::s3_server::background& b) {
-    for (int i = 0; i < shards; ++i) b.put("b", "train/" + std::to_string(i) + ".tar", archive(i));
+    for (int i = 0; i < shards; ++i) b.put("b", "train/" + std::to_string(i) + ".tar", archive_of(i));
   });
   const bench::distant way(server.port, 20'000'000);
   mill::s3::config_options config;

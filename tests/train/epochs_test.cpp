@@ -135,6 +135,21 @@ TEST_CASE("a slice is read by one request, and once") {
   CHECK(data.store->read_bytes < data.indexes->sample_bytes() * 3 / 2);
 }
 
+TEST_CASE("the first batch has a store nearby for itself; one far off is asked for slices before it has answered") {
+  const tar_dataset data({512, 512}, 1000);
+  test::settings o{.batch = 16};
+  o.tracks = 16;
+  o.slice = 16;
+  data.store->first_byte = std::chrono::milliseconds(1);
+  delivered_by(data.open(o), 16, 1);
+  CHECK(data.store->requests <= 16 + 1);  // one slice may lie in both shards
+  data.store->first_byte = std::chrono::milliseconds(60);
+  data.store->answered = false;
+  data.store->asked_first = 0;
+  delivered_by(data.open(o), 16, 1);
+  CHECK(data.store->asked_first > data.indexes->sample_bytes() / 2);
+}
+
 TEST_CASE("a state of another order is refused by name, before anything is read") {
   const tar_dataset data(uneven_counts, 300);
   const tar_dataset other({30, 1, 7, 61, 1, 24}, 300);

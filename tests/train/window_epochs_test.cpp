@@ -103,6 +103,21 @@ TEST_CASE("without an index every sample comes once an epoch, shuffled, and the 
   }
 }
 
+TEST_CASE("without an index a run begins with one part of each open shard, and opens the next ones after a batch") {
+  const tar_dataset data({400, 400, 400, 400, 400, 400}, 20'000);
+  data.store->first_byte = std::chrono::milliseconds(1);
+  test::settings o = small(1, 8);
+  o.shards = 4;
+  o.window = 40;
+  o.bytes = 12 * MiB;  // of which each shard has 2 MiB, so that parts are of 512 KiB at most
+  delivered_by(open(data, o), 8, 1);
+  CHECK(data.store->asked_first <= 4 * 512 * KiB);
+  CHECK(data.store->most_busy == 4);
+  CHECK(data.store->read_bytes <= 4 * MiB);
+  delivered_by(open(data, o), 8, 30);
+  CHECK(data.store->most_busy > 4);
+}
+
 TEST_CASE("a training without an index goes on with the very next sample, and reads little again") {
   const tar_dataset data({170, 200, 0, 90, 300, 250}, 3000);
   test::settings o = small(2, 8);

@@ -99,9 +99,33 @@ struct fetch_options {
 
 namespace detail {
 
-/// `start`: the offset at which the reading of every object begins.
+/// Several fetch_chunks() of one loop that begin together and are consumed in turn. What one of them sees of the store
+/// the others know, too, and where reads are quick all together read ahead at first as one alone would.
+class fetch_group {
+ public:
+  explicit fetch_group(std::size_t n) noexcept : readers(n) {}
+
+  /// A read has come, so long after its beginning its first byte; 0 where that is not known.
+  void saw(duration first_byte) noexcept {
+    seen_ = true;
+    if (first_byte > duration(0)) least_ = std::min(least_, first_byte);
+  }
+  /// Whether any read has come.
+  bool has_seen() const noexcept { return seen_; }
+  /// Whether a read is seen to take little time. The first ones wait for each other in this loop: the quickest tells.
+  bool is_quick() const noexcept { return least_ < std::chrono::milliseconds(10); }
+
+  const std::size_t readers;
+
+ private:
+  bool seen_ = false;
+  duration least_ = duration::max();
+};
+
+/// `start`: the offset at which the reading of every object begins. `group`: it is one of that; may be null.
 MILLRACE_COROUTINE async_generator<chunk> fetch_chunks(async_generator<shard> in, std::shared_ptr<const storage> store,
-                                                       fetch_options options, std::uint64_t start = 0);
+                                                       fetch_options options, std::uint64_t start = 0,
+                                                       std::shared_ptr<fetch_group> group = nullptr);
 
 /// The stage object of fetch().
 class fetch_stage : public library_stage {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -66,11 +67,13 @@ MILLRACE_INLINE void read_window::judge(duration round) noexcept {
 /// long as all before it and 256 KiB, at most options.part. The first part of an object of unknown size is somewhat
 /// longer than the latest such objects were: who reads small ones by name has as many in flight as who lists them. How
 /// an object is cut depends on nothing else. Where reads are quick, no more than twice what has been delivered is asked
-/// for at first, and a quarter of options.part.
+/// for at first, and a quarter of options.part. Of a group each has its share of that. It begins with one part of 512
+/// KiB, and asks for no other until one of the group has come; where reads are quick parts grow more slowly.
 class part_scheduler {
  public:
   MILLRACE_COROUTINE part_scheduler(async_generator<shard> in, std::shared_ptr<const storage> store,
-                                    fetch_options options, std::uint64_t start, const coroutine_context& here);
+                                    fetch_options options, std::uint64_t start, std::shared_ptr<fetch_group> group,
+                                    const coroutine_context& here);
 
   /// The next piece in order; nullopt at the end. Its share of the bound is freed by the following call.
   MILLRACE_COROUTINE task<std::optional<chunk>> next();
@@ -129,6 +132,8 @@ class part_scheduler {
 
   /// How long the next part of an object is, if the object goes on for that long.
   std::size_t next_part(const open_object& o) const noexcept;
+  /// Whether reads of it are, see host_share::is_quick().
+  bool is_quick(const open_object& o) const noexcept;
   /// Whether it is read from a local disk.
   bool next_is_local(open_object& o) const;
 
@@ -171,6 +176,8 @@ class part_scheduler {
   range_reader reader_;
   const fetch_options options_;
   const std::uint64_t start_;  // of what is read of each object
+  const std::shared_ptr<fetch_group> group_;  // may be null
+  const std::size_t readers_;                 // of that
   const coroutine_context here_;
   std::vector<slab_pool> slabs_;  // of options.part bytes, and their halves, quarters, eighths
   host_shares shares_;
@@ -180,7 +187,7 @@ class part_scheduler {
   std::optional<time_point> took_at_;  // when the latest part was taken
   bool full_ = false;                  // the latest issue() ended at the window
   std::size_t used_ = 0;   // bytes of the window
-  std::size_t delivered_ = 0;  // of all parts, until they are options.bytes()
+  std::size_t delivered_ = 0;  // of all parts, until the share of them is options.bytes()
   std::size_t taken_ = 0;  // of those, with the consumer
   bool begun_ = false;     // an object that has bytes has been opened
   std::size_t likely_ = MiB;  // the length of the first part where the size is unknown: by those that have been learnt
@@ -192,11 +199,14 @@ class part_scheduler {
 
 MILLRACE_COROUTINE_BODY part_scheduler::part_scheduler(async_generator<shard> in,
                                                        std::shared_ptr<const storage> store, fetch_options options,
-                                                       std::uint64_t start, const coroutine_context& here)
+                                                       std::uint64_t start, std::shared_ptr<fetch_group> group,
+                                                       const coroutine_context& here)
     : in_(std::move(in)),
       reader_(std::move(store)),
       options_(options),
       start_(start),
+      group_(std::move(group)),
+      readers_(group_ != nullptr ? group_->readers : 1),
       here_(here),
       shares_(here, {.bytes = options.bytes(), .longest = options.part, .requests = options.requests}),
       window_(2 * options.part, options.bytes()) {
@@ -235,7 +245,7 @@ MILLRACE_COROUTINE_BODY task<std::optional<chunk>> part_scheduler::next() {
     took_at_ = now;
     const std::uint64_t offset = j.offset;
     taken_ = j.reserved;
-    if (delivered_ < options_.bytes()) delivered_ += j.reserved;
+    if (delivered_ / readers_ < options_.bytes()) delivered_ += j.reserved;
     o.jobs.pop_front();
     const bool last = o.jobs.empty() && o.complete();
     if (o.asking) {
@@ -323,13 +333,20 @@ MILLRACE_INLINE chunk part_scheduler::end_of_front(std::uint64_t offset, bytes d
 }
 
 MILLRACE_INLINE std::size_t part_scheduler::next_part(const open_object& o) const noexcept {
-  constexpr std::size_t smallest = 256 * KiB;
+  const std::size_t smallest = readers_ > 1 ? 512 * KiB : 256 * KiB;
   if (o.rest) return options_.part;
   const std::uint64_t before = o.next_offset - start_;
   std::size_t part = o.local ? options_.part : o.share.part();
   if (!o.info->size) part = std::min(part, likely_);
   if (!o.first || before >= part) return part;
-  return std::min(part, smallest + static_cast<std::size_t>(before));
+  const auto growth = static_cast<std::size_t>(before);
+  // Of a group in lengths of slabs, of which it has many.
+  if (readers_ > 1 && is_quick(o)) return std::min(part, std::bit_floor(smallest + growth / readers_));
+  return std::min(part, smallest + growth);
+}
+
+MILLRACE_INLINE bool part_scheduler::is_quick(const open_object& o) const noexcept {
+  return o.share.is_quick() || (group_ != nullptr && group_->is_quick());
 }
 
 MILLRACE_INLINE bool part_scheduler::next_is_local(open_object& o) const {
@@ -366,8 +383,8 @@ MILLRACE_INLINE bool part_scheduler::kept_by_shards() const noexcept {
 
 MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
   std::size_t window = window_.bytes();
-  if (!open_.empty() && !next_is_local(open_.front()) && open_.front().share.is_quick()) {
-    window = std::min(window, options_.part / 4 + 2 * delivered_);
+  if (!open_.empty() && !next_is_local(open_.front()) && is_quick(open_.front())) {
+    window = std::min(window, (options_.part / 4 + 2 * delivered_) / readers_);
   }
   full_ = false;
   bool front = true;
@@ -380,6 +397,7 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
       const bool local = next_is_local(o);
       const bool may = local ? o.share.may_begin_local() : o.rest || o.share.may_begin(is_waited_for());
       if (!may && !(front && o.jobs.empty())) return;
+      if (readers_ > 1 && !local && !group_->has_seen() && !o.jobs.empty()) return;
       const bool known = o.info->size && !o.rest;
       const std::uint64_t left = known ? *o.info->size - o.next_offset : options_.part;
       const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(left, next_part(o)));
@@ -425,6 +443,7 @@ MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(op
     const range_reader::by function = small ? range_reader::by::read_small : range_reader::by::read;
     p = co_await reader_.read(o.object, offset, length, std::move(slabs), function);
     const time_point now = here_.get_executor().now();
+    if (group_ != nullptr) group_->saw(p.first_byte);
     const std::size_t open = most_open();
     until_answered.finished(now, {.bytes = p.data.size(),
                                   .first = p.first_byte,
@@ -493,9 +512,10 @@ MILLRACE_COROUTINE_BODY void part_scheduler::take(shard&& s) {
 
 MILLRACE_COROUTINE_BODY async_generator<chunk> fetch_chunks(async_generator<shard> in,
                                                             std::shared_ptr<const storage> store,
-                                                            fetch_options options, std::uint64_t start) {
+                                                            fetch_options options, std::uint64_t start,
+                                                            std::shared_ptr<fetch_group> group) {
   const coroutine_context here = co_await this_context();
-  part_scheduler parts(std::move(in), std::move(store), options, start, here);
+  part_scheduler parts(std::move(in), std::move(store), options, start, std::move(group), here);
   for (;;) {
     auto c = co_await parts.next();
     if (!c) break;

@@ -25,6 +25,7 @@
 #include <millrace/index/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/io/cpu_pool.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/memory/detail/block_sums.hpp>
 #include <millrace/order/sample_order.hpp>
 #include <millrace/retry/detail/store_host.hpp>
@@ -58,7 +59,9 @@ namespace millrace::detail {
 ///
 /// At the beginning, and after a resume, each track's samples of the first step are a separate piece, or one for each
 /// slice that they are of: the first batch does not wait for slices. Until these have come, slices are asked for only
-/// as far as 16 MiB are under way, so that they do not take the link, nor the loop, from it.
+/// as far as 16 MiB are under way, so that they do not take the link, nor the loop, from it. For the first 10 ms they
+/// are not asked for at all until that batch has been taken: from a store nearby it has come then, and one far off
+/// loses little.
 template <class Sample = sample>
 class epoch_reader {
  public:
@@ -81,6 +84,10 @@ class epoch_reader {
     const epoch_walk::plan& w = source_.walk;
     const std::uint64_t step = w.batch * w.world;
     first_positions_ = std::clamp(step, w.tracks, 16 * w.tracks);
+    if (step <= first_positions_) {
+      first_left_ = w.batch;
+      first_alone_ = spawned<void>(here_, after_first());
+    }
     if (options_.verify && source_.summed() && mean_sample(source_) >= 4 * block_sums::block) reader_.sum_blocks();
   }
 
@@ -117,6 +124,7 @@ class epoch_reader {
   Sample take() {
     taken_ = std::move(ahead_.front());
     ahead_.pop_front();
+    if (first_left_ != 0) --first_left_;
     prefetch();
     failure_ = nullptr;
     damaged_ = false;
@@ -465,6 +473,13 @@ class epoch_reader {
     }
   }
 
+  /// The first step does not have the store for itself any more.
+  task<void> after_first() {
+    co_await sleep_for(std::chrono::milliseconds(10));
+    first_left_ = 0;
+    start();
+  }
+
   /// Begins the requests whose turn it is.
   void start() {
     start(waiting_local_, true);
@@ -481,6 +496,7 @@ class epoch_reader {
       if (piece != nullptr && !(local ? may_begin_local(share, piece->ranges()[number]) : share.may_begin(waits))) {
         return false;
       }
+      if (piece != nullptr && !first && first_left_ != 0) return false;
       if (piece != nullptr && !first && first_under_way_ != 0 &&
           under_way_ + piece->ranges()[number].length() > first_bytes) {
         return false;
@@ -769,6 +785,7 @@ class epoch_reader {
   std::vector<std::uint64_t> piece_samples_;  // at most, of each data set
   bool any_in_memory_ = false;                // of them
   std::uint64_t first_positions_ = 1;  // those of the first step, of 16 samples a track at most: read before slices
+  std::uint64_t first_left_ = 0;       // of the first batch, while that has the store for itself
   const bool divides_;  // no two ranks share a track
   epoch_mark next_;     // of the walk
   bool has_next_ = false;
@@ -792,6 +809,7 @@ class epoch_reader {
   std::shared_ptr<slice_piece> no_room_;                                    // made, and not opened
   std::unordered_map<std::uint64_t, std::shared_ptr<slice_piece>> open_;    // by track: planned in part
   std::deque<planned> ahead_;  // declared last, with open_: their requests refer to all of the above
+  spawned<void> first_alone_;  // likewise
 };
 
 }  // namespace millrace::detail

@@ -37,13 +37,14 @@ async_generator<Shard> one_shard(Shard s) {
   co_yield give(s);
 }
 
-/// The samples of a shard from `offset` on, where the sample number `ordinal` begins.
+/// The samples of a shard from `offset` on, where the sample number `ordinal` begins. `group`: as of fetch_chunks().
 template <class Sample>
 async_generator<Sample> samples_of(shard s, std::shared_ptr<const storage> store, fetch_options options,
-                                   std::uint64_t offset, std::uint64_t ordinal) {
+                                   std::uint64_t offset, std::uint64_t ordinal, std::shared_ptr<fetch_group> group) {
   tar::reader_options how;
   how.start = offset;
-  auto chunks = detail::fetch_chunks(one_shard<shard>(std::move(s)), std::move(store), options, offset);
+  auto chunks =
+      detail::fetch_chunks(one_shard<shard>(std::move(s)), std::move(store), options, offset, std::move(group));
   return detail::group_members(detail::untar_plain_members(std::move(chunks), how), ordinal);
 }
 
@@ -70,6 +71,7 @@ class window_reader {
         here_(here),
         slots_(order_.held().size()),
         ahead_epoch_(order_.epoch()),
+        first_(order_.places().empty() ? nullptr : std::make_shared<fetch_group>(order_.places().size())),
         held_(order_, store_, options_, position_, here, changed_) {
     for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].again = held_.at(i);
   }
@@ -79,7 +81,8 @@ class window_reader {
   const window_order& order() const noexcept { return order_; }
   notifier& changed() noexcept { return changed_; }
 
-  /// Opens the shards that are read now, and the next few.
+  /// Opens the shards that are read now, and the next few; these after the first batch, so that they take nothing from
+  /// it, unless one of the others ends soon.
   void open_ahead() {
     if (std::exchange(opened_, true)) return;
     if (order_.over()) {
@@ -89,6 +92,7 @@ class window_reader {
         if (!at_end(p)) open(order_.epoch(), p, order_.shard_of(p));
       }
     }
+    if (spares_wait()) return;
     if (ahead_epoch_ == order_.epoch()) ahead_number_ = std::max(ahead_number_, order_.next_number());
     while (open_.size() < options_.shards + spare && ahead_epoch_ < order_.plan().end_epoch) {
       const std::vector<std::size_t>& numbers = ahead_epoch_ == order_.epoch() ? order_.numbers() : ahead_numbers_;
@@ -149,6 +153,7 @@ class window_reader {
     leaving_ = std::move(slots_[at]);
     if (at + 1 != slots_.size()) slots_[at] = std::move(slots_.back());
     slots_.pop_back();
+    if (drawn_ < options_.batch && ++drawn_ == options_.batch) opened_ = false;
   }
   bool ready() const noexcept { return leaving_.item || leaving_.again->ready(); }
   Sample leaving() { return leaving_.item ? std::move(*leaving_.item) : leaving_.again->take(); }
@@ -173,6 +178,14 @@ class window_reader {
     std::optional<typename held_samples<Sample>::place> again;  // where it is read again: no item
   };
 
+  bool spares_wait() const {
+    if (drawn_ >= options_.batch || order_.over()) return false;
+    return std::all_of(order_.places().begin(), order_.places().end(), [&](const window_order::place& p) {
+      const shard s = position_->version_of(order_.shard_of(p));
+      return s.size && p.offset < *s.size && *s.size - p.offset > bytes_of_shard();
+    });
+  }
+  std::size_t bytes_of_shard() const noexcept { return options_.bytes / (options_.shards + spare); }
   bool at_end(const window_order::place& p) const {
     if (p.offset == 0 || open_.count({order_.epoch(), p.number}) != 0) return false;
     const shard s = position_->version_of(order_.shard_of(p));
@@ -192,13 +205,13 @@ class window_reader {
     if (!store_->serves(s.url)) {
       throw configuration_error("no store is configured for this URL", where{s.shown(), std::nullopt, {}});
     }
-    const std::size_t share = options_.bytes / (options_.shards + spare);
+    const std::size_t share = bytes_of_shard();
     fetch_options how;
     how.shards = 1;
     how.part = std::max<std::size_t>(64 * KiB, std::min(options_.part, share / 4));
     how.window = share / 2;
     at = std::make_unique<open_shard>(
-        here_, samples_of<Sample>(std::move(s), store_, how, p.offset, p.ordinal),
+        here_, samples_of<Sample>(std::move(s), store_, how, p.offset, p.ordinal, drawn_ == 0 ? first_ : nullptr),
         std::max<std::size_t>(1, options_.ahead / (options_.shards + spare)), share / 4, changed_);
   }
 
@@ -211,9 +224,11 @@ class window_reader {
   std::vector<slot> slots_;  // as order_.held()
   slot leaving_;
   bool opened_ = false;        // all that is to be open is
+  std::uint64_t drawn_ = 0;    // in this run, until it is a batch
   std::uint64_t ahead_epoch_;  // the next shard to open
   std::uint64_t ahead_number_ = 0;
   std::vector<std::size_t> ahead_numbers_;  // of that epoch, where it is not the order's
+  const std::shared_ptr<fetch_group> first_;  // the shards that the run begins with
   // Declared last: their tasks refer to all of the above.
   held_samples<Sample> held_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::unique_ptr<open_shard>> open_;  // by epoch and number
