@@ -4,7 +4,7 @@
 // The half of bench/peers/measure.py that is C++: the server that all read from, and millrace among those that are
 // measured. measure.py starts both, and says what is measured and how.
 // Build: c++ -std=c++20 -O2 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/peers_bench.cpp -o peers_bench -lcurl -luring
-// -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg -lzimg
+// -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg
 //
 //   peers_bench serve SHARDS TEXTS RAWS [SHAPE]
 //                                           stores that many tars, text files and objects of 128 MiB; prints the
