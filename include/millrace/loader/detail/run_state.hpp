@@ -252,7 +252,9 @@ class blocking_queue {
       if (several_) {
         largest_ = bytes > largest_ ? bytes : largest_;
         if (waits_since_ == 0) return;
-        if (are_small() && executor_ != nullptr && monotonic_ns() - waits_since_ < hold_back) {
+        // While some are held back, one in eight looks at the clock, which takes as long as a small item does.
+        const bool looks = !held_back_ || items_.size() % 8 == 0;
+        if (are_small() && executor_ != nullptr && (!looks || monotonic_ns() - waits_since_ < hold_back)) {
           held_back_ = true;
           if (!std::exchange(flush_sent_, true)) executor_->post_remote(flush_);
           return;
@@ -303,11 +305,12 @@ class blocking_queue {
   // ---- the thread's side
 
   /// Blocks until there is an item; nullopt at the end, and where limit() was reached. Throws the other side's failure,
-  /// once. `taken(item)` is called before the other side can see that the item was taken.
+  /// once. `taken(item, waited)` is called before the other side can see that the item was taken.
   template <class Taken>
   std::optional<T> pop(Taken&& taken) {
     std::unique_lock lock(mutex_);
-    if (several_ && items_.empty()) waits_since_ = monotonic_ns();
+    const bool waited = items_.empty();
+    if (several_ && waited) waits_since_ = monotonic_ns();
     while (items_.empty() && !ended_ && taken_ < limit_) filled_.wait(lock);
     waits_since_ = 0;
     reach_limit();
@@ -321,7 +324,7 @@ class blocking_queue {
     items_.pop_front();
     ++taken_;
     window_.remove(bytes);
-    taken(std::as_const(*item));
+    taken(std::as_const(*item), waited);
     if (producer_waits_ && executor_ != nullptr && (!several_ || !are_small() || 2 * items_.size() <= full_at_)) {
       producer_waits_ = false;
       executor_->post_remote(wake_);
