@@ -215,7 +215,7 @@ std::size_t prefetch_items(std::size_t prefetch) noexcept {
 /// A bounded queue from coroutines of one executor to one thread, which blocks while it is empty.
 ///
 /// Two threads that pass on item by item sleep and wake for each, which takes longer than a small item does. With
-/// capacity 0, where items are of 16 KiB at most, either side therefore wakes the other for several: the thread when
+/// capacity 0, where items are of 32 KiB at most, either side therefore wakes the other for several: the thread when
 /// it has taken half of them; the executor when it is full, or goes on to something else, or the thread has waited for
 /// long.
 template <class T>
@@ -407,7 +407,7 @@ class blocking_queue {
   }
 
   /// With the lock: whether waking a thread for each takes as long as making it.
-  bool are_small() const noexcept { return largest_ <= prefetch_small_bytes / 16; }
+  bool are_small() const noexcept { return largest_ <= prefetch_small_bytes / 8; }
 
   /// With the lock. Not after all that there was has been given: that is the end of the pipeline itself.
   void reach_limit() noexcept {
