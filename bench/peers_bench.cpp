@@ -337,7 +337,7 @@ class works {
     }
     if (name == "epochs_half") {  // half the memory: shorter slices, of as many tracks as by default
       auto data = dataset("train/", mill::sample_format::tar, 16);
-      return [this, data] { return samples(*data, batch, SIZE_MAX, 24, 100 * mill::MiB); };
+      return [this, data] { return samples(*data, batch, SIZE_MAX, 24, 88 * mill::MiB); };
     }
     if (name == "epochs_first") {
       auto data = dataset("train/", mill::sample_format::tar);
