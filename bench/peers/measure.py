@@ -218,8 +218,8 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             shards, (samples, sample_bytes), samples / 1e6,
             [("millrace: list | fetch | untar | group_samples", "ours:stages", "not shuffled, no CRC"),
              ("millrace: epochs() | batch()", "ours:epochs", "shuffled, CRC of each field"),
-             ("millrace: epochs({.tracks = 24, .bytes = 88 MiB}) | batch()", "ours:epochs_half",
-              "slices of 16, shuffled, CRC of each field"),
+             ("millrace: epochs({.bytes = 88 MiB}) | batch()", "ours:epochs_half",
+              "slices of 16, 24 tracks, shuffled, CRC of each field"),
              ("millrace: epochs(), no index", "ours:epochs_no_index", "shuffled"),
              ("webdataset, local files", "webdataset:local", f"{LOCAL}, not shuffled"),
              ("webdataset, curl", "webdataset:curl", UNSIGNED + ", not shuffled"),
@@ -232,7 +232,7 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             goals=[("cpu", "millrace: epochs() | batch()", readers, 0.15),
                    ("cpu", "millrace: epochs() | batch()", readers[:-1], 0.15),
                    *[("peak_mb", f"millrace: {ours} | batch()", ["webdataset, curl, 2 workers", "litdata, 2 workers"], 0.2)
-                     for ours in ("epochs()", "epochs({.tracks = 24, .bytes = 88 MiB})")]]),
+                     for ours in ("epochs()", "epochs({.bytes = 88 MiB})")]]),
         "large": Group(
             f"{samples} samples of {average} KB in one tar of 1.5 GiB, in batches of 100", "CPU us a sample",
             shards, (samples, sample_bytes), samples / 1e6,
