@@ -6,7 +6,7 @@
 // turns: libjpeg-turbo, told to decode that part, and the resizer; and the same with the whole image decoded, as
 // programs do that know no better. Then what a batch costs beyond decoding.
 // Build:
-//   c++ -std=c++20 -O3 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/image_bench.cpp -o image_bench -luring -ljpeg -lzimg
+//   c++ -std=c++20 -O3 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/image_bench.cpp -o image_bench -luring -ljpeg
 //
 //   image_bench [images per round, default 2048]
 
@@ -75,7 +75,7 @@ class data_set {
   std::uint64_t total_ = 0;
 };
 
-/// libjpeg-turbo and zimg, for one thread: the pixels of the part, a plane a channel, stay in its own memory.
+/// libjpeg-turbo and the resizer, for one thread: the pixels of the part, a plane a channel, stay in its own memory.
 class bare_work {
  public:
   explicit bare_work(bool whole) : whole_(whole) {}
@@ -111,9 +111,8 @@ class bare_work {
     resizer_.begin(g);
     for (int y = 0; y < g.rows; ++y) {
       jpeg_.read(line);
-      resizer_.put_row(y, line + skipped * 4);
+      resizer_.put_row(line + skipped * 4);
     }
-    resizer_.run();
     if (whole_) {
       while (state.output_scanline < state.output_height) jpeg_.read(line);
       jpeg_.finish();

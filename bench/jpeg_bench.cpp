@@ -6,7 +6,7 @@
 // that hands its images on must; the decoder's come from its pool. Then the time to the next batch at a training thread
 // whose steps take longer than decoding.
 // Build:
-//   c++ -std=c++20 -O2 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/jpeg_bench.cpp -o jpeg_bench -luring -ljpeg -lzimg
+//   c++ -std=c++20 -O2 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/jpeg_bench.cpp -o jpeg_bench -luring -ljpeg
 //
 //   jpeg_bench [images per round, default 2000]
 

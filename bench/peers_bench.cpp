@@ -4,7 +4,7 @@
 // The half of bench/peers/measure.py that is C++: the server that all read from, and millrace among those that are
 // measured. measure.py starts both, and says what is measured and how.
 // Build: c++ -std=c++20 -O2 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/peers_bench.cpp -o peers_bench -lcurl -luring
-// -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg -lzimg
+// -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg
 //
 //   peers_bench serve SHARDS TEXTS RAWS [SHAPE]
 //                                           stores that many tars, text files and objects of 128 MiB; prints the
@@ -337,9 +337,9 @@ class works {
       auto data = dataset("train/", mill::sample_format::tar);
       return [this, data] { return samples(*data, batch); };
     }
-    if (name == "epochs_32") {
-      auto data = dataset("train/", mill::sample_format::tar);
-      return [this, data] { return samples(*data, batch, SIZE_MAX, 32 * mill::MiB); };
+    if (name == "epochs_half") {  // half the memory: shorter slices, of as many tracks as by default
+      auto data = dataset("train/", mill::sample_format::tar, 16);
+      return [this, data] { return samples(*data, batch, SIZE_MAX, 24, 88 * mill::MiB); };
     }
     if (name == "warm") {
       const auto cache = mill::disk_cache(s3_, {.directory = "cache", .bytes = 2 * mill::GiB, .wait_for_disk = true});
@@ -391,15 +391,17 @@ class works {
     }
     return all;
   }
-  std::shared_ptr<const mill::dataset> dataset(const char* prefix, mill::sample_format format) {
-    return dataset(prefix, format, s3_);
+  std::shared_ptr<const mill::dataset> dataset(const char* prefix, mill::sample_format format, std::size_t slice = 0) {
+    return dataset(prefix, format, s3_, slice);
   }
   template <class Store>
-  std::shared_ptr<const mill::dataset> dataset(const char* prefix, mill::sample_format format, const Store& store) {
+  std::shared_ptr<const mill::dataset> dataset(const char* prefix, mill::sample_format format, const Store& store,
+                                               std::size_t slice = 0) {
     files_.push_back("/tmp/millrace_peers_bench." + std::to_string(::getpid()) + "." + std::to_string(files_.size()));
     mill::dataset_options o;
     o.index = files_.back();
     o.format = format;
+    o.slice = slice;
     return std::make_shared<const mill::dataset>(store, std::string("s3://b/") + prefix, o);
   }
   mill::runtime& rt() {
@@ -427,10 +429,12 @@ class works {
     while (std::optional<mill::sample> s = c.result().items < most ? run.next() : std::nullopt) c.add(bytes_of(*s));
     return c.result();
   }
-  outcome samples(const mill::dataset& data, std::size_t size, std::size_t most = SIZE_MAX, std::size_t bytes = 0) {
+  outcome samples(const mill::dataset& data, std::size_t size, std::size_t most = SIZE_MAX, std::size_t tracks = 0,
+                  std::size_t bytes = 0) {
     counter c(std::min(size, first_samples));
     mill::epochs_options o = next_epoch(size);
-    if (bytes != 0) o.bytes = bytes;
+    o.tracks = tracks;
+    o.bytes = bytes;
     auto run = rt().run(mill::epochs(data, o) | mill::batch(), quiet);
     while (std::optional<std::vector<mill::sample>> b = c.result().items < most ? run.next() : std::nullopt) {
       for (const mill::sample& s : *b) {

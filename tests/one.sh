@@ -42,7 +42,7 @@ if command -v ccache > /dev/null; then launcher=(ccache); fi
 compile() { ${launcher[@]+"${launcher[@]}"} "$compiler" "${flags[@]}" -c "$@"; }
 
 libraries=$(pkg-config --libs liburing libcurl openssl expat libarchive zlib libzstd libjpeg spng libwebpdemux libwebp \
-  zimg sndfile soxr simdjson)
+  sndfile soxr simdjson)
 objects=()
 
 # Catch2 3 comes with a main().

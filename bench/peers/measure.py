@@ -12,8 +12,8 @@ memory, imports, caches of clients), and then take turns. CPU seconds are those 
 by their own clocks; peak memory is the kernel's high-water mark of one process, and of several the largest sum of their
 proportional shares that a look every 0.1 s saw. Before each round of a group that reads its data from the disk, all
 files are written out and leave the page cache (POSIX_FADV_DONTNEED), and who then reads less than 0.95 of the
-samples' bytes from the disk (/proc/PID/io) has no figures either. What comes is counted in items and bytes: a contender that reads
-anything else has no figures, but an error.
+samples' bytes from the disk (/proc/PID/io) has no figures either. What comes is counted in items and bytes: a
+contender that reads anything else has no figures, but an error.
 """
 
 import argparse
@@ -247,7 +247,8 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             shards, (samples, sample_bytes), samples / 1e6,
             [("millrace: list | fetch | untar | group_samples", "ours:stages", "not shuffled, no CRC"),
              ("millrace: epochs() | batch()", "ours:epochs", "shuffled, CRC of each field"),
-             ("millrace: epochs({.bytes = 32 MiB}) | batch()", "ours:epochs_32", "shuffled, CRC of each field"),
+             ("millrace: epochs({.bytes = 88 MiB}) | batch()", "ours:epochs_half",
+              "slices of 16, 24 tracks, shuffled, CRC of each field"),
              ("millrace: epochs(), no index", "ours:epochs_no_index", "shuffled"),
              ("webdataset, local files", "webdataset:local", f"{LOCAL}, not shuffled"),
              ("webdataset, curl", "webdataset:curl", UNSIGNED + ", not shuffled"),
@@ -263,14 +264,16 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
                    ("cpu", "millrace: epochs() | batch()", readers[:-1], 0.15),
                    *[("peak_mb", f"millrace: {ours} | batch()",
                       ["webdataset, curl, 2 workers", "litdata, 2 workers"], 0.2)
-                     for ours in ("epochs()", "epochs({.bytes = 32 MiB})")]]),
+                     for ours in ("epochs()", "epochs({.bytes = 88 MiB})")]]),
         "warm": Group(
-            f"a later epoch of {samples} samples of {average} KB, from the disk, in batches of 100", "CPU us a sample", shards, (samples, sample_bytes), samples / 1e6,
+            f"a later epoch of {samples} samples of {average} KB, from the disk, in batches of 100",
+            "CPU us a sample", shards, (samples, sample_bytes), samples / 1e6,
             [("millrace: epochs() over disk_cache() | batch()", "ours:warm", "shuffled, CRC of each block and field"),
              ("litdata", "litdata:0:warm", "own chunks, shuffled"),
              ("litdata, 2 workers", "litdata:2:warm", "own chunks, shuffled, DataLoader, forked, copied to bytes"),
              ("mosaicml-streaming", "mosaicml:warm", "own shards, shuffled"),
-             ("webdataset, local files", "webdataset:local", f"{LOCAL}, not shuffled")], from_disk=int(0.95 * sample_bytes)),
+             ("webdataset, local files", "webdataset:local", f"{LOCAL}, not shuffled")],
+            from_disk=int(0.95 * sample_bytes)),
         "large": Group(
             f"{samples} samples of {average} KB in one tar of 1.5 GiB, in batches of 100", "CPU us a sample",
             shards, (samples, sample_bytes), samples / 1e6,

@@ -25,7 +25,7 @@ LEFT, RIGHT, TOP = 92, 24, 16
 LIBRARIES = {
     "liburing": "liburing", "curl": "libcurl", "archive": "libarchive", "zlib": "zlib",
     "zstd": "libzstd", "openssl": "OpenSSL", "expat": "expat",
-    "(cuda": "CUDA runtime", "(jpeglib": "libjpeg-turbo", "spng": "libspng", "webp": "libwebp", "zimg": "zimg",
+    "(cuda": "CUDA runtime", "(jpeglib": "libjpeg-turbo", "spng": "libspng", "webp": "libwebp",
     "(sndfile": "libsndfile", "simdjson": "simdjson", "(arrow": "Arrow",
     "dlpack": "DLPack", "mpi": "MPI",
 }

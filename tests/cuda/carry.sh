@@ -44,7 +44,7 @@ build() {
     -isystem "$cuda/include" -c)
   local link=(beside g++ -static-libstdc++ -static-libgcc '-Wl,--disable-new-dtags,-rpath,$ORIGIN' -Wl,--as-needed)
   local runtime=("$cuda/lib64/libcudart_static.a" -lpthread -ldl -lrt)
-  local all=(-lcurl -luring -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg -lzimg)
+  local all=(-lcurl -luring -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg)
   # Machine code for Ampere and Hopper, PTX for the others.
   local kernels=(beside "$cuda/bin/nvcc" -O2 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_75,code=compute_75 -I"$source" -I"$source/include" -c)
@@ -57,7 +57,7 @@ build() {
         echo "without $(basename "$test"): no nvJPEG in $nvjpeg (NVJPEG_HOME)"
         continue
       fi
-      decoders=(-ljpeg -lzimg "$library")
+      decoders=(-ljpeg "$library")
     fi
     "${compile[@]}" -O1 -DMILLRACE_TEST_REAL_CUDA=1 -DMILLRACE_WITH_JPEG \
       -DMILLRACE_TEST_NVTX_COUNTER='"./nvtx_counter.so"' -isystem "$nvjpeg/include" "$test" \

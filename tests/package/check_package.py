@@ -164,9 +164,8 @@ class package:
 
     def case_missing(self):
         jpeg = r"millrace::jpeg needs libjpeg-turbo 2\.1 \(Debian: libjpeg-dev\)"
-        zimg = r" and zimg 3\.0 \(Debian: libzimg-dev\)"
-        png = r"millrace::png needs libspng 0\.7 \(Debian: libspng-dev\)" + zimg
-        webp = r"millrace::webp needs libwebp 1\.0 \(Debian: libwebp-dev\)" + zimg
+        png = r"millrace::png needs libspng 0\.7 \(Debian: libspng-dev\)"
+        webp = r"millrace::webp needs libwebp 1\.0 \(Debian: libwebp-dev\)"
         tar = r"millrace::tar needs libarchive 3\.6 \(Debian: libarchive-dev\)"
         curl = r"libcurl 7\.88 \(Debian: libcurl4-openssl-dev\)"
         no_tar, no_curl = "-DCMAKE_DISABLE_FIND_PACKAGE_LibArchive=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON"

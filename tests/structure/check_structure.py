@@ -70,7 +70,6 @@ CONFINED = {
     r"(jpeglib|jerror|turbojpeg|png)\.h": "decode",
     r"spng\.h": "decode",
     r"webp/": "decode",
-    r"zimg\.h": "decode",
     r"(sndfile|soxr)\.h": "decode",
     r"dlpack/": "device",
     r"mpi\.h$": "mpi.hpp",

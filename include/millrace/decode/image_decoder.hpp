@@ -83,7 +83,7 @@ using linked_formats = formats_of<linked_jpeg, linked_png, linked_webp>;
 #endif
 
 /// A resize: the pixels in `box`, of `columns` x `rows`, become `width` x `height` pixels. The filter reaches
-/// pixels beside the box where there are any, and reflects the image along its edges.
+/// pixels beside the box where there are any; beside the image there are none, and the others weigh the more.
 class resize_geometry {
  public:
   int columns = 0, rows = 0;
@@ -93,8 +93,10 @@ class resize_geometry {
   friend bool operator==(const resize_geometry&, const resize_geometry&) noexcept = default;
 };
 
-/// Resizes images of three channels of 8 bits, by zimg. Keeps its memory for the next one and, for one of the same
-/// geometry, what zimg has prepared. The result is the same to the bit on every processor. One thread at a time.
+/// Resizes images of three channels of 8 bits, as Pillow does: the filter's weights, wider where the image becomes
+/// smaller, first along the rows and then along the columns. Keeps its memory for the next image and, for one of the
+/// same geometry, the weights. Whole numbers: the result is the same to the bit on every processor. One thread at a
+/// time.
 class resizer {
  public:
   /// `plain`: without vectors, for tests.
@@ -103,12 +105,11 @@ class resizer {
   resizer& operator=(resizer&&) noexcept;
   ~resizer();
 
-  /// Begins an image. Throws decode_error for one that zimg cannot resize so, and std::bad_alloc.
+  /// Begins an image. Throws std::bad_alloc.
   void begin(const resize_geometry& g);
-  /// Row `y` of the image: four bytes a pixel, red, green, blue and one that means nothing.
-  void put_row(int y, const std::uint8_t* row) noexcept;
-  /// After the last row.
-  void run();
+  /// The next row of the image: four bytes a pixel, red, green, blue and one that means nothing. After the last one the
+  /// result is there.
+  void put_row(const std::uint8_t* row) noexcept;
   /// Row `y` of the result, one byte a pixel, of channel 0, 1 or 2. Stays until the next begin().
   const std::uint8_t* row(int channel, std::size_t y) const noexcept;
 

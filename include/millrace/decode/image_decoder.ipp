@@ -2,19 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <zimg.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,154 +44,324 @@ source_makers linked_formats::makers() noexcept { return formats_of<linked_jpeg,
 
 namespace millrace::detail {
 
-struct resizer::state {
-  static constexpr std::size_t alignment = 64;  // zimg's, of memory and of rows
-  static constexpr std::size_t aligned(std::size_t n) noexcept { return (n + alignment - 1) / alignment * alignment; }
+/// How the pixels of one side become those of the result: each is a weighted sum of so many neighbours.
+class resize_weights {
+ public:
+  static constexpr int bits = 14;  // of a weight of 1: bicubic ones go up to 1.3
 
-  /// Aligned memory that only grows, and forgets what was in it then.
-  class memory {
-   public:
-    std::uint8_t* at_least(std::size_t size) {
-      if (size > size_) {
-        data_.reset();
-        size_ = 0;
-        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(alignment, aligned(size))));
-        if (data_ == nullptr) throw std::bad_alloc();
-        size_ = size;
+  /// Pixels `from` to `to` of `size` become `count`, as in Pillow: beside the image there are none, and the others
+  /// weigh the more. Takes a multiple of `multiple` neighbours, where the image has so many.
+  void prepare(int size, double from, double to, int count, image_filter filter, int multiple) {
+    const double scale = (to - from) / count;
+    const double wide = std::max(1.0, scale);
+    const double reach = radius_of(filter) * wide;
+    const int most = filter == image_filter::nearest ? 1 : static_cast<int>(std::min(2 * reach, 65535.0)) + 1;
+    taps = std::min(size, (most + multiple - 1) / multiple * multiple);
+    first.resize(static_cast<std::size_t>(count));
+    weights.assign(static_cast<std::size_t>(count) * static_cast<std::size_t>(taps), 0);
+    std::vector<double> exact(static_cast<std::size_t>(std::min(most, taps)));
+    for (int i = 0; i < count; ++i) {
+      const double centre = from + (i + 0.5) * scale;
+      int begin = static_cast<int>(std::max(0.0, centre - reach + 0.5));
+      int end = std::min(size, static_cast<int>(centre + reach + 0.5));
+      if (filter == image_filter::nearest) begin = std::min(size - 1, static_cast<int>(centre));
+      end = std::min(std::max(end, begin + 1), begin + static_cast<int>(exact.size()));
+      double sum = 0;
+      for (int k = begin; k < end; ++k) {
+        sum += exact[static_cast<std::size_t>(k - begin)] = weight(filter, (k + 0.5 - centre) / wide);
       }
-      return data_.get();
+      // What is rounded is the sum up to each: so they are 1 together.
+      first[static_cast<std::size_t>(i)] = std::min(begin, size - taps);
+      std::int16_t* const to_weight =
+          weights.data() + static_cast<std::ptrdiff_t>(i) * taps + (begin - first[static_cast<std::size_t>(i)]);
+      constexpr int above_zero = 1 << 16;
+      double until = above_zero + 0.5;
+      int given = above_zero;
+      for (int k = 0; k < end - begin; ++k) {
+        until += exact[static_cast<std::size_t>(k)] / sum * (1 << bits);
+        to_weight[k] = static_cast<std::int16_t>(static_cast<int>(until) - given);
+        given = static_cast<int>(until);
+      }
     }
-    std::uint8_t* get() const noexcept { return data_.get(); }
-
-   private:
-    struct freed {
-      void operator()(std::uint8_t* p) const noexcept { std::free(p); }
-    };
-    std::unique_ptr<std::uint8_t, freed> data_;
-    std::size_t size_ = 0;
-  };
-  struct graph_freed {
-    void operator()(zimg_filter_graph* g) const noexcept { zimg_filter_graph_free(g); }
-  };
-
-  [[noreturn]] static void fail() {
-    char text[256] = {};
-    if (zimg_get_last_error(text, sizeof text) == ZIMG_ERROR_OUT_OF_MEMORY) throw std::bad_alloc();
-    throw decode_error(std::string("the image cannot be resized: ") + text);
   }
 
-  void prepare();
+  static double radius_of(image_filter filter) noexcept {
+    return filter == image_filter::lanczos ? 3 : filter == image_filter::bicubic ? 2 : 1;
+  }
 
-  bool plain = false;
-  resize_geometry geometry;
-  std::unique_ptr<zimg_filter_graph, graph_freed> graph;
-  memory from, to, scratch;  // the planes one after the other
-  std::size_t from_pitch = 0, to_pitch = 0;
+  int taps = 0;
+  std::vector<int> first;             // of the neighbours
+  std::vector<std::int16_t> weights;  // taps for each
+
+ private:
+  static double weight(image_filter filter, double x) noexcept {
+    x = std::abs(x);
+    switch (filter) {
+      case image_filter::nearest:
+        return 1;
+      case image_filter::bilinear:
+        return std::max(0.0, 1 - x);
+      case image_filter::bicubic:  // Keys' with a = -0.5
+        return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
+      case image_filter::lanczos: {
+        constexpr double pi = 3.14159265358979323846;
+        return x == 0 ? 1 : x < 3 ? 3 * std::sin(pi * x) * std::sin(pi * x / 3) / (pi * x * pi * x) : 0;
+      }
+    }
+    return 0;
+  }
 };
 
-MILLRACE_INLINE resizer::resizer(bool plain) : state_(std::make_unique<state>()) { state_->plain = plain; }
+/// Rows become as wide as the result as they come, 16 bits a value with `fraction` bits below the point; of so many as
+/// the filter needs a row of the result is made.
+struct resizer::state {
+  static constexpr int fraction = 6;
+  static constexpr int across_bits = resize_weights::bits - fraction;
+  static constexpr int down_bits = resize_weights::bits + fraction;
+  static constexpr std::size_t block = 8;  // pixels that the vectors take at once
+
+  explicit state(bool without_vectors) {
+#if defined(__x86_64__)
+    may_use_vectors = !without_vectors && has_avx2();
+#else
+    static_cast<void>(without_vectors);
+#endif
+  }
+
+  std::int16_t* held(int y) noexcept { return rows.data() + static_cast<std::size_t>(y % down.taps) * pitch * 4; }
+
+  void across(const std::uint8_t* row, std::int16_t* to) const noexcept {
+    using bytes4 = std::uint8_t __attribute__((vector_size(4)));
+    using shorts4 = std::int16_t __attribute__((vector_size(8)));
+    using ints4 = std::int32_t __attribute__((vector_size(16)));  // the channels of a pixel
+    const auto taps = static_cast<std::size_t>(horizontal.taps);
+    for (std::size_t x = 0; x < horizontal.first.size(); ++x) {
+      const std::uint8_t* const from = row + static_cast<std::size_t>(horizontal.first[x]) * 4;
+      const std::int16_t* const w = horizontal.weights.data() + x * taps;
+      ints4 sum = ints4{} + (1 << (across_bits - 1));
+      for (std::size_t k = 0; k < taps; ++k) {
+        bytes4 pixel;
+        std::memcpy(&pixel, from + k * 4, sizeof pixel);
+        sum += __builtin_convertvector(pixel, ints4) * std::int32_t(w[k]);
+      }
+      constexpr std::int32_t least = -32768, most = 32767;
+      sum >>= across_bits;
+      sum = sum < least ? ints4{} + least : sum;
+      sum = sum > most ? ints4{} + most : sum;
+      const auto narrow = __builtin_convertvector(sum, shorts4);
+      std::memcpy(to + x * 4, &narrow, sizeof narrow);
+    }
+  }
+
+  void downwards(std::size_t y) noexcept {
+    const auto taps = static_cast<std::size_t>(down.taps);
+    const std::size_t width = horizontal.first.size();
+    totals.assign(width * 4, 1 << (down_bits - 1));
+    for (std::size_t k = 0; k < taps; ++k) {
+      const std::int16_t* const from = needed[k];
+      const std::int16_t w = down.weights[y * taps + k];
+      for (std::size_t i = 0; i < width * 4; ++i) totals[i] += w * from[i];
+    }
+    for (std::size_t c = 0; c < 3; ++c) {
+      std::uint8_t* const to = plane(c) + y * pitch;
+      for (std::size_t x = 0; x < width; ++x) {
+        to[x] = static_cast<std::uint8_t>(std::clamp(totals[x * 4 + c] >> down_bits, 0, 255));
+      }
+    }
+  }
+
+#if defined(__x86_64__)
+  void spread_weights();
+  void across_by_vectors(const std::uint8_t* row, std::int16_t* to) const noexcept;
+  void downwards_by_vectors(std::size_t y) noexcept;
+#endif
+
+  std::uint8_t* plane(std::size_t channel) noexcept {
+    return planes.data() + channel * pitch * static_cast<std::size_t>(geometry.height);
+  }
+
+  bool may_use_vectors = false;
+  bool vectors = false;  // across: not where the image has fewer pixels than they take
+  bool prepared = false;
+  resize_geometry geometry;
+  resize_weights horizontal, down;
+  std::vector<std::int16_t> spread;         // the horizontal weights, as the vectors take them
+  std::vector<std::int16_t> rows;           // the last ones, four values a pixel
+  std::vector<const std::int16_t*> needed;  // of them, for a row of the result
+  std::vector<std::int32_t> totals;         // of a row, without vectors
+  std::vector<std::uint8_t> planes;         // one after the other
+  std::size_t pitch = 0;                    // pixels of a row
+  int come = 0, made = 0;                   // rows
+};
+
+MILLRACE_INLINE resizer::resizer(bool plain) : state_(std::make_unique<state>(plain)) {}
 MILLRACE_INLINE resizer::resizer(resizer&&) noexcept = default;
 MILLRACE_INLINE resizer& resizer::operator=(resizer&&) noexcept = default;
 MILLRACE_INLINE resizer::~resizer() = default;
 
-/// A plan for one plane, which takes zimg less time than one for three.
-MILLRACE_INLINE void resizer::state::prepare() {
-  graph.reset();
-  zimg_image_format source, result;
-  zimg_image_format_default(&source, ZIMG_API_VERSION);
-  source.pixel_type = ZIMG_PIXEL_BYTE;
-  source.color_family = ZIMG_COLOR_GREY;
-  // Nothing is cut off at the limits, and 8 bits become 16 by a shift: no slower way gives other values.
-  source.pixel_range = ZIMG_RANGE_LIMITED;
-  result = source;
-  source.width = static_cast<unsigned>(geometry.columns);
-  source.height = static_cast<unsigned>(geometry.rows);
-  source.active_region = {geometry.box.left, geometry.box.top, geometry.box.width(), geometry.box.height()};
-  result.width = static_cast<unsigned>(geometry.width);
-  result.height = static_cast<unsigned>(geometry.height);
-
-  zimg_graph_builder_params how;
-  zimg_graph_builder_params_default(&how, ZIMG_API_VERSION);
-  how.dither_type = ZIMG_DITHER_NONE;
-  // Not ZIMG_CPU_AUTO_64B: with AVX-512 some pixels of some images come out wrong (seen in 3.0.4), and below 16 columns
-  // with every kind of vectors.
-  how.cpu_type = plain || geometry.columns < 16 ? ZIMG_CPU_NONE : ZIMG_CPU_AUTO;
-  switch (geometry.filter) {
-    case image_filter::nearest:
-      how.resample_filter = ZIMG_RESIZE_POINT;
-      break;
-    case image_filter::bilinear:
-      how.resample_filter = ZIMG_RESIZE_BILINEAR;
-      break;
-    case image_filter::bicubic:
-      how.resample_filter = ZIMG_RESIZE_BICUBIC;
-      how.filter_param_a = 0;  // b and c of Mitchell and Netravali: Keys' with a = -c
-      how.filter_param_b = 0.5;
-      break;
-    case image_filter::lanczos:
-      how.resample_filter = ZIMG_RESIZE_LANCZOS;
-      how.filter_param_a = 3;
-      break;
-  }
-  graph.reset(zimg_filter_graph_build(&source, &result, &how));
-  if (graph == nullptr) fail();
-  std::size_t size = 0;
-  if (zimg_filter_graph_get_tmp_size(graph.get(), &size) != ZIMG_ERROR_SUCCESS) fail();
-  scratch.at_least(size);
-}
-
 MILLRACE_INLINE void resizer::begin(const resize_geometry& g) {
   state& s = *state_;
-  if (s.graph == nullptr || !(g == s.geometry)) {
-    s.geometry = g;
-    s.prepare();
-  }
-  s.from_pitch = state::aligned(static_cast<std::size_t>(g.columns));
-  s.to_pitch = state::aligned(static_cast<std::size_t>(g.width));
-  s.from.at_least(s.from_pitch * static_cast<std::size_t>(g.rows) * 3);
-  s.to.at_least(s.to_pitch * static_cast<std::size_t>(g.height) * 3);
+  s.come = s.made = 0;
+  if (s.prepared && g == s.geometry) return;
+  s.prepared = false;
+  s.geometry = g;
+  s.horizontal.prepare(g.columns, g.box.left, g.box.right, g.width, g.filter, 4);
+  s.down.prepare(g.rows, g.box.top, g.box.bottom, g.height, g.filter, 2);
+  s.pitch = (static_cast<std::size_t>(g.width) + state::block - 1) / state::block * state::block;
+  s.rows.resize(s.pitch * 4 * static_cast<std::size_t>(s.down.taps));
+  s.needed.resize(static_cast<std::size_t>(s.down.taps));
+  s.planes.resize(s.pitch * static_cast<std::size_t>(g.height) * 3);
+  s.vectors = s.may_use_vectors && s.horizontal.taps % 4 == 0;
+#if defined(__x86_64__)
+  if (s.vectors) s.spread_weights();
+#endif
+  s.prepared = true;
 }
 
-MILLRACE_INLINE void resizer::put_row(int y, const std::uint8_t* row) noexcept {
+MILLRACE_INLINE void resizer::put_row(const std::uint8_t* row) noexcept {
   state& s = *state_;
-  const std::size_t plane = s.from_pitch * static_cast<std::size_t>(s.geometry.rows);
-  std::uint8_t* const red = s.from.get() + s.from_pitch * static_cast<std::size_t>(y);
-  std::uint8_t* const green = red + plane;
-  std::uint8_t* const blue = green + plane;
-  const auto columns = static_cast<std::size_t>(s.geometry.columns);
-  for (std::size_t x = 0; x < columns; ++x) {
-    red[x] = row[x * 4];
-    green[x] = row[x * 4 + 1];
-    blue[x] = row[x * 4 + 2];
-  }
-}
-
-MILLRACE_INLINE void resizer::run() {
-  state& s = *state_;
-  const std::size_t from_plane = s.from_pitch * static_cast<std::size_t>(s.geometry.rows);
-  const std::size_t to_plane = s.to_pitch * static_cast<std::size_t>(s.geometry.height);
-  for (std::size_t c = 0; c < 3; ++c) {
-    zimg_image_buffer_const from = {};
-    from.version = ZIMG_API_VERSION;
-    from.plane[0].data = s.from.get() + from_plane * c;
-    from.plane[0].stride = static_cast<std::ptrdiff_t>(s.from_pitch);
-    from.plane[0].mask = ZIMG_BUFFER_MAX;
-    zimg_image_buffer to = {};
-    to.version = ZIMG_API_VERSION;
-    to.plane[0].data = s.to.get() + to_plane * c;
-    to.plane[0].stride = static_cast<std::ptrdiff_t>(s.to_pitch);
-    to.plane[0].mask = ZIMG_BUFFER_MAX;
-    const zimg_error_code_e result =
-        zimg_filter_graph_process(s.graph.get(), &from, &to, s.scratch.get(), nullptr, nullptr, nullptr, nullptr);
-    if (result != ZIMG_ERROR_SUCCESS) state::fail();
+  const int y = s.come++;
+#if defined(__x86_64__)
+  if (s.vectors) {
+    s.across_by_vectors(row, s.held(y));
+  } else
+#endif
+    s.across(row, s.held(y));
+  for (; s.made < s.geometry.height; ++s.made) {
+    const auto at = static_cast<std::size_t>(s.made);
+    const int first = s.down.first[at];
+    if (first + s.down.taps > s.come) return;
+    for (int k = 0; k < s.down.taps; ++k) s.needed[static_cast<std::size_t>(k)] = s.held(first + k);
+#if defined(__x86_64__)
+    if (s.may_use_vectors) {
+      s.downwards_by_vectors(at);
+      continue;
+    }
+#endif
+    s.downwards(at);
   }
 }
 
 MILLRACE_INLINE const std::uint8_t* resizer::row(int channel, std::size_t y) const noexcept {
-  const state& s = *state_;
-  return s.to.get() +
-         s.to_pitch * (static_cast<std::size_t>(s.geometry.height) * static_cast<std::size_t>(channel) + y);
+  return state_->plane(static_cast<std::size_t>(channel)) + state_->pitch * y;
 }
+
+#if defined(__x86_64__)
+
+#define MILLRACE_AVX2 __attribute__((target("avx2")))
+
+using chars16 = char __attribute__((vector_size(16)));
+using chars32 = char __attribute__((vector_size(32)));
+using shorts16 = short __attribute__((vector_size(32)));
+using words4 = long long __attribute__((vector_size(32)));
+
+template <class Vector>
+MILLRACE_AVX2 inline Vector loaded(const void* from) noexcept {
+  Vector v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+/// Sixteen bytes from each of two places.
+MILLRACE_AVX2 inline chars32 loaded_from_two(const void* a, const void* b) noexcept {
+  return __builtin_shufflevector(loaded<chars16>(a), loaded<chars16>(b), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+                                 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+}
+
+/// Of two neighbours after the other what across_by_vectors() takes: for each four pixels of the result, number 0 and
+/// 2, then 1 and 3, and of each the weights of two neighbours, once for every channel.
+MILLRACE_INLINE void resizer::state::spread_weights() {
+  const auto taps = static_cast<std::size_t>(horizontal.taps);
+  const std::size_t width = horizontal.first.size();
+  spread.resize(pitch * taps * 4);
+  std::int16_t* out = spread.data();
+  for (std::size_t x = 0; x < pitch; x += 4) {
+    for (std::size_t k = 0; k < taps; k += 4) {
+      for (std::size_t part = 0; part < 8; ++part) {
+        const std::size_t pixel = x + (part & 1) * 2 + part / 4;
+        std::int16_t pair[2] = {};
+        if (pixel < width) std::memcpy(pair, &horizontal.weights[pixel * taps + k + (part & 2)], sizeof pair);
+        for (int c = 0; c < 4; ++c, out += 2) std::memcpy(out, pair, sizeof pair);
+      }
+    }
+  }
+}
+
+MILLRACE_AVX2 MILLRACE_INLINE void resizer::state::across_by_vectors(const std::uint8_t* row,
+                                                                     std::int16_t* out) const noexcept {
+  constexpr char none = -1;
+  // Two neighbours of each channel, as 16 bits each.
+  constexpr chars32 low = {0, none, 4, none, 1, none, 5, none, 2, none, 6, none, 3, none, 7, none,
+                           0, none, 4, none, 1, none, 5, none, 2, none, 6, none, 3, none, 7, none};
+  constexpr chars32 high = {8, none, 12, none, 9, none, 13, none, 10, none, 14, none, 11, none, 15, none,
+                            8, none, 12, none, 9, none, 13, none, 10, none, 14, none, 11, none, 15, none};
+  const auto taps = static_cast<std::size_t>(horizontal.taps);
+  const std::size_t last = horizontal.first.size() - 1;
+  const std::int16_t* w = spread.data();
+  for (std::size_t x = 0; x < pitch; x += 4) {
+    const std::uint8_t* from[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      from[i] = row + static_cast<std::size_t>(horizontal.first[std::min(x + i, last)]) * 4;
+    }
+    ints8 even = ints8{} + (1 << (across_bits - 1));
+    ints8 odd = even;
+    for (std::size_t k = 0; k < taps; k += 4, w += 64) {
+      const chars32 a = loaded_from_two(from[0] + k * 4, from[2] + k * 4);
+      const chars32 b = loaded_from_two(from[1] + k * 4, from[3] + k * 4);
+      const auto weighed = [w](chars32 pixels, const chars32& which, std::size_t n) MILLRACE_AVX2 {
+        return reinterpret_cast<ints8>(__builtin_ia32_pmaddwd256(
+            reinterpret_cast<shorts16>(__builtin_ia32_pshufb256(pixels, which)), loaded<shorts16>(w + n * 16)));
+      };
+      even += weighed(a, low, 0) + weighed(a, high, 1);
+      odd += weighed(b, low, 2) + weighed(b, high, 3);
+    }
+    const auto packed = __builtin_ia32_packssdw256(even >> across_bits, odd >> across_bits);
+    std::memcpy(out + x * 4, &packed, sizeof packed);
+  }
+}
+
+MILLRACE_AVX2 MILLRACE_INLINE void resizer::state::downwards_by_vectors(std::size_t y) noexcept {
+  constexpr chars32 by_channel = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
+                                  0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+  const auto taps = static_cast<std::size_t>(down.taps);
+  const std::int16_t* const w = down.weights.data() + y * taps;
+  for (std::size_t x = 0; x < pitch; x += block) {
+    ints8 sums[4];
+    for (ints8& s : sums) s = ints8{} + (1 << (down_bits - 1));
+    for (std::size_t k = 0; k < taps; k += 2) {
+      const bool two = k + 1 < taps;  // with no second row the first one weighs nothing the second time
+      const std::int16_t* const a = needed[k] + x * 4;
+      const std::int16_t* const b = needed[two ? k + 1 : k] + x * 4;
+      const short of_a = w[k];
+      const short of_b = two ? w[k + 1] : short(0);
+      const shorts16 weights = {of_a, of_b, of_a, of_b, of_a, of_b, of_a, of_b,
+                                of_a, of_b, of_a, of_b, of_a, of_b, of_a, of_b};
+      for (std::size_t half = 0; half < 2; ++half) {
+        const auto p = loaded<shorts16>(a + half * 16);
+        const auto q = loaded<shorts16>(b + half * 16);
+        const shorts16 low = __builtin_shufflevector(p, q, 0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25, 10, 26, 11, 27);
+        const shorts16 high = __builtin_shufflevector(p, q, 4, 20, 5, 21, 6, 22, 7, 23, 12, 28, 13, 29, 14, 30, 15, 31);
+        sums[half * 2] += reinterpret_cast<ints8>(__builtin_ia32_pmaddwd256(low, weights));
+        sums[half * 2 + 1] += reinterpret_cast<ints8>(__builtin_ia32_pmaddwd256(high, weights));
+      }
+    }
+    const auto packed =
+        __builtin_ia32_packuswb256(__builtin_ia32_packssdw256(sums[0] >> down_bits, sums[1] >> down_bits),
+                                   __builtin_ia32_packssdw256(sums[2] >> down_bits, sums[3] >> down_bits));
+    const auto pixels = reinterpret_cast<words4>(packed);
+    const words4 in_order = __builtin_shufflevector(pixels, pixels, 0, 2, 1, 3);
+    const auto channels =
+        reinterpret_cast<ints8>(__builtin_ia32_pshufb256(reinterpret_cast<chars32>(in_order), by_channel));
+    const ints8 by_plane = __builtin_shufflevector(channels, channels, 0, 4, 1, 5, 2, 6, 3, 7);
+    std::uint8_t bytes[sizeof by_plane];
+    std::memcpy(bytes, &by_plane, sizeof by_plane);
+    for (std::size_t c = 0; c < 3; ++c) std::memcpy(plane(c) + y * pitch + x, bytes + c * block, block);
+  }
+}
+
+#undef MILLRACE_AVX2
+
+#endif
 
 /// Pixels of a row, from the first one that is given on, of values `value(c, v)` of the channels' rows.
 template <class T, class Value>
@@ -328,8 +494,8 @@ inline image_box stored(const image_box& b, const orientation& o, int width, int
 
 /// How many pixels to each side of the range from `from` to `to` the filter reaches that makes `size` pixels of it.
 inline int reach_of(image_filter filter, double from, double to, int size) noexcept {
-  const double radius = filter == image_filter::lanczos ? 3 : filter == image_filter::bicubic ? 2 : 1;
-  return filter == image_filter::nearest ? 1 : static_cast<int>(std::ceil(radius * std::max(1.0, (to - from) / size)));
+  if (filter == image_filter::nearest) return 1;
+  return static_cast<int>(std::ceil(resize_weights::radius_of(filter) * std::max(1.0, (to - from) / size)));
 }
 
 // A JPEG's own reduction takes means of squares, a poor filter: at least so much is left to the good one.
@@ -525,9 +691,8 @@ MILLRACE_INLINE void image_decoder::convert(detail::image_source& source, worksp
   std::uint8_t* const line = w.line(pixels);
   for (int y = 0; y < g.rows; ++y) {
     source.read_row(line);
-    r.put_row(y, line + static_cast<std::size_t>(wanted.left - first) * 4);
+    r.put_row(line + static_cast<std::size_t>(wanted.left - first) * 4);
   }
-  r.run();
 
   const auto out_width = static_cast<std::size_t>(options_.width);
   const auto out_height = static_cast<std::size_t>(options_.height);

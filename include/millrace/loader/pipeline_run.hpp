@@ -280,9 +280,9 @@ class pipeline_run {
     state_->context.set_consumer_waits_since(asked);
     std::optional<T> item;
     try {
-      item = state_->queue.pop([&](const T& taken) {
+      item = state_->queue.pop([&](const T& taken, bool waited) {
         state_->context.set_consumer_waits_since(run_context::not_waiting);
-        state_->metrics.got_item(asked, monotonic_ns(), detail::item_samples(taken));
+        state_->metrics.got_item(asked, waited ? monotonic_ns() : asked, detail::item_samples(taken));
         fetched_ = detail::mark_of_item(taken);
         if (position_ != nullptr && fetched_.known) state_->metrics.at(position_->place(fetched_));
         unseen_ = true;

@@ -215,7 +215,7 @@ std::size_t prefetch_items(std::size_t prefetch) noexcept {
 /// A bounded queue from coroutines of one executor to one thread, which blocks while it is empty.
 ///
 /// Two threads that pass on item by item sleep and wake for each, which takes longer than a small item does. With
-/// capacity 0, where items are of 16 KiB at most, either side therefore wakes the other for several: the thread when
+/// capacity 0, where items are of 32 KiB at most, either side therefore wakes the other for several: the thread when
 /// it has taken half of them; the executor when it is full, or goes on to something else, or the thread has waited for
 /// long.
 template <class T>
@@ -252,7 +252,9 @@ class blocking_queue {
       if (several_) {
         largest_ = bytes > largest_ ? bytes : largest_;
         if (waits_since_ == 0) return;
-        if (are_small() && executor_ != nullptr && monotonic_ns() - waits_since_ < hold_back) {
+        // While some are held back, one in eight looks at the clock, which takes as long as a small item does.
+        const bool looks = !held_back_ || items_.size() % 8 == 0;
+        if (are_small() && executor_ != nullptr && (!looks || monotonic_ns() - waits_since_ < hold_back)) {
           held_back_ = true;
           if (!std::exchange(flush_sent_, true)) executor_->post_remote(flush_);
           return;
@@ -303,11 +305,12 @@ class blocking_queue {
   // ---- the thread's side
 
   /// Blocks until there is an item; nullopt at the end, and where limit() was reached. Throws the other side's failure,
-  /// once. `taken(item)` is called before the other side can see that the item was taken.
+  /// once. `taken(item, waited)` is called before the other side can see that the item was taken.
   template <class Taken>
   std::optional<T> pop(Taken&& taken) {
     std::unique_lock lock(mutex_);
-    if (several_ && items_.empty()) waits_since_ = monotonic_ns();
+    const bool waited = items_.empty();
+    if (several_ && waited) waits_since_ = monotonic_ns();
     while (items_.empty() && !ended_ && taken_ < limit_) filled_.wait(lock);
     waits_since_ = 0;
     reach_limit();
@@ -321,7 +324,7 @@ class blocking_queue {
     items_.pop_front();
     ++taken_;
     window_.remove(bytes);
-    taken(std::as_const(*item));
+    taken(std::as_const(*item), waited);
     if (producer_waits_ && executor_ != nullptr && (!several_ || !are_small() || 2 * items_.size() <= full_at_)) {
       producer_waits_ = false;
       executor_->post_remote(wake_);
@@ -404,7 +407,7 @@ class blocking_queue {
   }
 
   /// With the lock: whether waking a thread for each takes as long as making it.
-  bool are_small() const noexcept { return largest_ <= prefetch_small_bytes / 16; }
+  bool are_small() const noexcept { return largest_ <= prefetch_small_bytes / 8; }
 
   /// With the lock. Not after all that there was has been given: that is the end of the pipeline itself.
   void reach_limit() noexcept {
