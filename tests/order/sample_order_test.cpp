@@ -262,9 +262,10 @@ TEST_CASE("what cannot be an order is refused") {
 }
 
 TEST_CASE("a slice has as many samples as make 4 MiB") {
-  CHECK(slice_for(1000, 1000 * 110000) == 32);
+  CHECK(slice_for(1000, 1000 * 110000) == 16);
+  CHECK(slice_for(1000, 1000 * 110000, 4 * MiB) == 32);
   CHECK(slice_for(1000, 1000 * 1024) == 256);
-  CHECK(slice_for(1000, 1000 * 1048576) == 4);
+  CHECK(slice_for(1000, 1000 * 1048576) == 2);
   CHECK(slice_for(10, 10ull * 1000000000) == 1);
   CHECK(slice_for(0, 0) == 256);
   CHECK(slice_for(10, 3) == 256);

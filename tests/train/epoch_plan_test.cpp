@@ -185,14 +185,16 @@ TEST_CASE("the default number of tracks follows from samples, sizes and ranks, a
     return index_set(std::move(all));
   };
   const index_set images = set_of(8, 1000, 103000);
-  REQUIRE(images.slice() == 32);
-  CHECK(default_tracks(images, 32, 1) == 24);    // 96 MiB of slabs of 4 MiB
-  CHECK(default_tracks(images, 32, 4) == 96);
-  CHECK(default_tracks(images, 32, 8) == 8 * 15);  // two slices each
-  CHECK(default_tracks(images, 32, 200) == 200);
-  CHECK(default_bytes(images, {.tracks = 24, .slice = 32}, 1) == 200 * MiB);
-  CHECK(default_bytes(images, {.tracks = 120, .slice = 32}, 8) == 128 * MiB);
+  REQUIRE(images.slice() == 16);
+  CHECK(default_tracks(images, 16, 1) == 24);  // 48 MiB of slabs of 2 MiB
+  CHECK(default_tracks(images, 16, 4) == 96);
+  CHECK(default_tracks(images, 16, 16) == 16 * 15);  // two slices each
+  CHECK(default_tracks(images, 16, 300) == 300);
+  CHECK(default_bytes(images, {.tracks = 24, .slice = 16}, 1) == 128 * MiB);
   CHECK(default_bytes(images, {.tracks = 960, .slice = 32}, 1) == 1 * GiB);
+  const index_set large = set_of(8, 1000, 1'500'000);
+  REQUIRE(large.slice() == 1);
+  CHECK(default_bytes(large, {.tracks = 48, .slice = 2}, 1) == 392 * MiB);
   const index_set small = set_of(10, 10000, 1000);
   CHECK(default_tracks(small, 256, 1) == 192);  // 96 MiB of 512 KiB
   CHECK(default_tracks(small, 256, 7) == 7 * 24);
@@ -206,12 +208,12 @@ TEST_CASE("the default number of tracks follows from samples, sizes and ranks, a
   CHECK(default_tracks(set_of(1, 3, 100), 256, 1) == 1);
 
   // Where the memory is the reason for few tracks, a sentence says what more of them take.
-  CHECK(default_tracks_advice(images, {.tracks = 24, .slice = 32}, 1, 64) ==
+  CHECK(default_tracks_advice(images, {.tracks = 24, .slice = 16}, 1, 64) ==
         "24 tracks, as many as the default .bytes hold, for the 64 samples of a step: about 3 of a step are neighbours "
-        "in a shard. Where shards are sorted, by class or by source, give more .tracks: 64 take .bytes of 545 MB.");
-  CHECK(default_tracks_advice(images, {.tracks = 24, .slice = 32}, 1, 24).empty());
-  CHECK(default_tracks_advice(images, {.tracks = 32, .slice = 32}, 1, 64).empty());   // given
-  CHECK(default_tracks_advice(images, {.tracks = 24, .slice = 32}, 1, 256).empty());  // the data are too few
+        "in a shard. Where shards are sorted, by class or by source, give more .tracks: 64 take .bytes of 273 MB.");
+  CHECK(default_tracks_advice(images, {.tracks = 24, .slice = 16}, 1, 24).empty());
+  CHECK(default_tracks_advice(images, {.tracks = 32, .slice = 16}, 1, 64).empty());   // given
+  CHECK(default_tracks_advice(images, {.tracks = 24, .slice = 16}, 1, 256).empty());  // the data are too few
 }
 
 TEST_CASE("a plan counts the batches that are taken, and what a small budget costs") {
@@ -244,7 +246,7 @@ TEST_CASE("the plan says what too little memory for the open slices costs, and w
     all.push_back(index_of(std::to_string(100 + i) + ".tar", std::vector<std::uint64_t>(1000, 29500)));
   }
   const index_set set(std::move(all));
-  REQUIRE(set.slice() == 128);
+  REQUIRE(set.slice() == 64);
   const order_options order{.tracks = 240, .slice = 128};
   epochs_options o;
   o.bytes = 256 * MiB;  // an eighth of what one rank's slices take, twice

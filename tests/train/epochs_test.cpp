@@ -252,6 +252,18 @@ TEST_CASE("tracks that are left to epochs() are those of the state after a resum
   CHECK(keys_of(after) == std::vector<std::string>(old.begin() + 20, old.begin() + 40));
   CHECK_THAT(data.open(o).plan(), Catch::Matchers::Contains("Chosen: 960 tracks of slices of 8 samples, those of the "
                                                             "state; "));
+  // So do the slices of a state.
+  o.slice = 0;
+  REQUIRE(data.indexes->slice() == 256);
+  CHECK(keys_of(keys_from(o, 5)) == std::vector<std::string>(old.begin() + 20, old.begin() + 40));
+  o.tracks = 960;
+  o.bytes = 64 * MiB;
+  CHECK(keys_of(keys_from(o, 5)) == std::vector<std::string>(old.begin() + 20, old.begin() + 40));
+  CHECK_THAT(data.open(o).plan(), Catch::Matchers::Contains("Chosen: slices of 8 samples, those of the state."));
+  o.bytes = 0;
+  o.slice = 16;
+  CHECK_THROWS_AS(data.open(o), configuration_error);
+  o.slice = 8;
   o.tracks = 24;
   CHECK_THROWS_AS(data.open(o), configuration_error);
   // At an epoch's beginning the index may be another: then so are the tracks.

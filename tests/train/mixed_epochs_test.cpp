@@ -98,7 +98,7 @@ seen taken(const corpora& data, const dataset_mix& mix, const test::settings& o,
 }
 
 /// All ranks together.
-seen all_of(const corpora& data, const dataset_mix& mix, test::settings o) {
+seen seen_of(const corpora& data, const dataset_mix& mix, test::settings o) {
   seen all;
   for (o.rank.index = 0; o.rank.index < o.rank.world_size; ++o.rank.index) {
     seen one = taken(data, mix, o);
@@ -132,7 +132,7 @@ TEST_CASE("a mix of indexed data sets has one order, whose weights are exact, fo
   }
   for (const std::uint32_t world : {1U, 2U, 3U, 5U, 30U}) {
     o.rank.world_size = world;
-    const seen all = all_of(data, mix, o);
+    const seen all = seen_of(data, mix, o);
     names got;
     for (const auto& [at, text] : all.samples) got.push_back(text);
     CHECK(got == wanted);
@@ -148,6 +148,26 @@ TEST_CASE("a mix of indexed data sets has one order, whose weights are exact, fo
   }
 }
 
+TEST_CASE("where none are given, the slices of a mix are those that its states mean: of at most 4 MiB") {
+  const auto store = std::make_shared<test::dataset_store>(1);
+  const tar_dataset large{{300, 300}, 20000, 1, "large/", store};
+  const std::uint64_t fits = large.indexes->slice();
+  const std::uint64_t longer = large.indexes->slice(4 * MiB);
+  REQUIRE(longer == 2 * fits);
+  const dataset_mix mix{{{large.indexes, 1, large.prefix}}, mix_until::first_end, 0};
+  test::settings o{.seed = 7, .epochs = 1, .batch = 4, .tracks = 2};
+  const auto keys = [&](std::uint64_t slice) {
+    o.slice = slice;
+    names got;
+    const auto all = test::delivered_by(test::train_on(mix, std::shared_ptr<const storage>(store), o), 4);
+    for (const auto& [at, key] : all.samples) got.push_back(key);
+    return got;
+  };
+  const names unsaid = keys(0);
+  CHECK(unsaid == keys(longer));
+  CHECK(unsaid != keys(fits));
+}
+
 TEST_CASE("a member's seed changes the order of that member, and of no other") {
   const corpora data;
   const test::settings o{.seed = 7, .epochs = 1, .batch = 4, .tracks = 20, .slice = 4};
@@ -156,7 +176,7 @@ TEST_CASE("a member's seed changes the order of that member, and of no other") {
   seeded.members[1].seed = 5;
   const auto keys = [&](const dataset_mix& mix) {
     names got;
-    for (const auto& [at, text] : all_of(data, mix, o).samples) got.push_back(text);
+    for (const auto& [at, text] : seen_of(data, mix, o).samples) got.push_back(text);
     return got;
   };
   const names before = keys(plain);
@@ -178,7 +198,7 @@ TEST_CASE("an epoch of a mix ends with the first data set, with the last one, or
   test::settings o{.seed = 3, .epochs = 4, .batch = 5, .tracks = 10, .slice = 4};
   const auto counts = [&](const dataset_mix& mix) {  // of an epoch, by data set
     std::vector<std::map<char, int>> epochs(4);
-    for (const auto& [at, text] : all_of(data, mix, o).samples) ++epochs.at(at.first)[text.front()];
+    for (const auto& [at, text] : seen_of(data, mix, o).samples) ++epochs.at(at.first)[text.front()];
     CHECK(std::count(epochs.begin(), epochs.end(), epochs.front()) == 4);  // all alike
     return epochs.front();
   };
@@ -199,7 +219,7 @@ TEST_CASE("every sample comes once in each round of its data set, and the finger
   const dataset_mix mix = data.mixed({6, 3, 1}, mix_until::forever, 130);
   test::settings o{
       .seed = 11, .epochs = 5, .batch = 3, .rank = {.index = 0, .world_size = 3}, .tracks = 20, .slice = 4};
-  const seen all = all_of(data, mix, o);
+  const seen all = seen_of(data, mix, o);
   std::map<std::uint32_t, std::uint64_t> complete;
   for (const auto& [at, print] : all.rounds) {
     const shard_counts& counts = *data.all[at.first]->indexes->counts();
@@ -221,7 +241,7 @@ TEST_CASE("a training over a mix resumes after any batch, in another world, with
     on.resume = whole.states[stop];
     on.batch = 2;
     on.rank.world_size = 3;
-    const seen rest = all_of(data, mix, on);
+    const seen rest = seen_of(data, mix, on);
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> both = taken(data, mix, o, stop + 1).samples;
     for (const auto& [at, text] : rest.samples) CHECK(both.emplace(at, text).second);
     CHECK(both == whole.samples);
@@ -350,7 +370,7 @@ TEST_CASE("no more is read of a mix than its epochs take, though its data sets r
   for (const tar_dataset* d : {&data.notes, &data.web}) mix.members.push_back({d->indexes, 1, d->prefix});
   mix.until = mix_until::first_end;
   test::settings o{.seed = 2, .epochs = 6, .batch = 3, .tracks = 2, .slice = 16, .gap = 0};
-  const seen all = all_of(data, mix, o);
+  const seen all = seen_of(data, mix, o);
   CHECK(all.samples.size() == 6 * 14);
   std::uint64_t bytes = 0;
   for (const auto& [at, text] : all.samples) {

@@ -52,11 +52,11 @@ class index_set {
   std::uint64_t samples() const noexcept { return entries_->samples(); }
   /// Of the samples of an epoch, from their first headers to their last bytes.
   std::uint64_t sample_bytes() const noexcept { return sample_bytes_; }
-  /// The order_options::slice that fits these samples.
-  std::uint64_t slice() const noexcept {
+  /// The order_options::slice that fits these samples; see slice_for().
+  std::uint64_t slice(std::uint64_t most_bytes = 2 * MiB) const noexcept {
     // An object is a request, whichever is read next; of rows in memory nothing is read.
     if (of_objects(format()) || in_memory()) return 1;
-    const std::uint64_t fits = slice_for(samples(), sample_bytes_);
+    const std::uint64_t fits = slice_for(samples(), sample_bytes_, most_bytes);
     // What is unpacked together is best used together.
     return by_groups() ? std::min<std::uint64_t>(largest_group_, 1 << 24)
            : counts_->groups().empty()
@@ -75,6 +75,8 @@ class index_set {
     made.groups = slice == 0 && by_groups();
     return made;
   }
+  /// Of slices whose length no state says: those of a mix, and beside groups.
+  static constexpr std::uint64_t slice_bytes_unsaid = 4 * MiB;
   /// Of all shards; of none: tar.
   sample_format format() const noexcept { return indexes_->empty() ? sample_format::tar : indexes_->front().format(); }
 
@@ -143,7 +145,7 @@ inline index_set::index_set(std::vector<shard_index> indexes) {
   std::uint64_t samples = 0;
   for (const std::uint64_t n : counts) samples += n;
   for (const shard_index& index : indexes) {
-    if (grouped) add_groups(index, slice_for(samples, sample_bytes_), groups);
+    if (grouped) add_groups(index, slice_for(samples, sample_bytes_, slice_bytes_unsaid), groups);
   }
   for (const std::uint64_t n : groups) largest_group_ = std::max(largest_group_, n);
   indexes_ = std::make_shared<const std::vector<shard_index>>(std::move(indexes));

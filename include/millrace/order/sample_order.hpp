@@ -39,10 +39,10 @@ struct order_options {
   bool groups = false;
 };
 
-/// A good order_options::slice: the largest power of two with at most 4 MiB and 256 samples; at least 1.
-inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes) noexcept {
+/// A good order_options::slice: the largest power of two with at most `most` bytes and 256 samples; at least 1.
+inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes, std::uint64_t most = 2 * MiB) noexcept {
   if (samples == 0 || bytes < samples) return 256;
-  const std::uint64_t fit = 4 * MiB / (bytes / samples);
+  const std::uint64_t fit = most / (bytes / samples);
   return fit >= 256 ? 256 : fit == 0 ? 1 : std::bit_floor(fit);
 }
 

@@ -22,8 +22,9 @@ constexpr std::size_t most_bytes(bool default_tracks) noexcept { return default_
 }  // namespace detail
 
 /// The number of tracks that epochs() takes where none is given: a pure function of the index, the slice and the number
-/// of ranks. On each rank as many as 96 MiB hold open slices of (but 8), each of two slices at least, and not more than
-/// 960 on all ranks together or 8 on each; of these the largest divisor of 960, times the number of ranks.
+/// of ranks. On each rank as many as 48 MiB hold open slices of (96 MiB where a slice takes less than 1 MiB; but 8),
+/// each of two slices at least, and not more than 960 on all ranks together or 8 on each; of these the largest divisor
+/// of 960, times the number of ranks.
 std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std::uint64_t world);
 
 /// The bytes that epochs() takes where none are given: those of a rank's open slices, and as many to read ahead; 128 to
@@ -31,9 +32,9 @@ std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std:
 std::size_t default_bytes(const index_set& indexes, const order_options& order, std::uint64_t world);
 
 namespace detail {
-/// Puts numbers in place of .tracks and .bytes that are 0, as epochs() does: from the state where the state is one
-/// of this index. Returns a sentence that says what was chosen, and why; empty where both were given. Throws what
-/// epoch_state::parse() throws.
+/// Puts numbers in place of .tracks and .bytes that are 0, as epochs() does, and in place of a .slice of 0 where the
+/// state has another one than the default: from the state where the state is one of this index. Returns a sentence that
+/// says what was chosen, and why; empty where all was given. Throws what epoch_state::parse() throws.
 std::string choose_reading(const index_set& indexes, epochs_request& options);
 std::string choose_reading(const dataset_mix& mix, epochs_request& options);
 }  // namespace detail

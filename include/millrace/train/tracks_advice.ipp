@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include <millrace/base/compiler.hpp>
@@ -20,8 +21,9 @@ namespace millrace {
 MILLRACE_INLINE std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std::uint64_t world) {
   constexpr std::uint64_t most = 960;
   constexpr std::uint64_t least_of_rank = 8;
-  constexpr std::uint64_t open = 96 * MiB;
-  const std::uint64_t in_memory = std::max(least_of_rank, open / detail::slab_of_slice(indexes, slice));
+  const std::uint64_t slab = detail::slab_of_slice(indexes, slice);
+  const std::uint64_t open = slab < 1 * MiB ? 96 * MiB : 48 * MiB;
+  const std::uint64_t in_memory = std::max(least_of_rank, open / slab);
   const std::uint64_t of_data = indexes.samples() / slice / 2 / world;
   std::uint64_t t = std::max<std::uint64_t>(std::min({in_memory, of_data, std::max(least_of_rank, most / world)}), 1);
   while (most % t != 0) --t;
@@ -62,24 +64,28 @@ MILLRACE_INLINE std::string default_tracks_advice(const index_set& indexes, cons
 }
 
 MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epochs_request& options) {
-  if (indexes.samples() == 0 || (options.tracks != 0 && options.bytes != 0)) return {};
-  const std::uint64_t slice = options.slice != 0 ? options.slice : indexes.slice();
+  if (indexes.samples() == 0) return {};
   const std::uint64_t world = options.rank.world_size;
+  std::optional<epoch_state> saved;
+  if (!options.resume.empty()) saved = epoch_state::parse(options.resume);
+  if (saved && saved->index != indexes.digest()) saved.reset();
+  std::uint64_t slice = options.slice != 0 ? options.slice : indexes.slice();
+  const bool other = saved && options.slice == 0 && !indexes.by_groups() && saved->slice != 0 && saved->slice != slice;
+  if (other) slice = options.slice = saved->slice;
   std::string text;
   if (options.tracks == 0) {
     options.tracks = default_tracks(indexes, slice, world);
     const char* why = "";
-    if (!options.resume.empty()) {
-      const epoch_state saved = epoch_state::parse(options.resume);
-      const bool fits = saved.tracks != 0 && saved.tracks % options.hosts == 0;  // other .hosts are refused later
-      if (saved.index == indexes.digest() && fits && saved.tracks != options.tracks) {
-        options.tracks = saved.tracks;
-        why = ", those of the state";
-      }
+    const bool fits = saved && saved->tracks != 0 && saved->tracks % options.hosts == 0;  // others are refused later
+    if (fits && (other || saved->tracks != options.tracks)) {
+      options.tracks = saved->tracks;
+      why = ", those of the state";
     }
     text = std::to_string(options.tracks) + (options.tracks == 1 ? " track" : " tracks") + " of slices of " +
            std::to_string(slice) + " samples" + why;
     if (*why == 0) text += ", by the number of samples, their size and the number of ranks";
+  } else if (other) {
+    text = "slices of " + std::to_string(slice) + " samples, those of the state";
   }
   if (options.bytes == 0 && indexes.in_memory()) {
     options.bytes = detail::least_bytes;  // of which it takes none
@@ -102,7 +108,8 @@ MILLRACE_INLINE std::string detail::choose_reading(const dataset_mix& mix, epoch
     std::uint64_t bytes = detail::least_bytes;
     for (const dataset_mix::member& m : mix.members) {
       if (m.indexes == nullptr || m.indexes->samples() == 0) continue;
-      const std::uint64_t slice = options.slice != 0 ? options.slice : m.indexes->slice();
+      const std::uint64_t slice =
+          options.slice != 0 ? options.slice : m.indexes->slice(index_set::slice_bytes_unsaid);
       bytes = std::max(bytes, detail::bytes_of_tracks(*m.indexes, {.tracks = options.tracks, .slice = slice},
                                                       options.rank.world_size));
     }

@@ -182,7 +182,11 @@ MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::sh
     all.add(m.indexes->digest());
     add(m.indexes, m.prefix, key_of(options.seed, d, m.seed), m.shards);
   }
-  for (std::size_t d = 0; d < sets.size(); ++d) walk.sets[d].order.tracks = order->tracks(d);
+  for (std::size_t d = 0; d < sets.size(); ++d) {
+    order_options& of = walk.sets[d].order;
+    of.tracks = order->tracks(d);
+    if (options.slice == 0) of.slice = sets[d].indexes->slice(index_set::slice_bytes_unsaid);
+  }
   begin.index = all.value();
   begin.slice = options.slice;
   begin.mix = mix_text(*mix);
