@@ -248,7 +248,7 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             [("millrace: list | fetch | untar | group_samples", "ours:stages", "not shuffled, no CRC"),
              ("millrace: epochs() | batch()", "ours:epochs", "shuffled, CRC of each field"),
              ("millrace: epochs({.bytes = 88 MiB}) | batch()", "ours:epochs_half",
-              "slices of 16, 24 tracks, shuffled, CRC of each field"),
+              "shuffled, CRC of each field"),
              ("millrace: epochs(), no index", "ours:epochs_no_index", "shuffled"),
              ("webdataset, local files", "webdataset:local", f"{LOCAL}, not shuffled"),
              ("webdataset, curl", "webdataset:curl", UNSIGNED + ", not shuffled"),

@@ -7,12 +7,15 @@
 #include <millrace/loader/run.hpp>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -49,8 +52,23 @@ extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 
 namespace {
 
+/// Whether a thread of this process but the calling one runs now.
+bool others_run() {
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (thread.path().filename() == std::to_string(::gettid())) continue;
+    std::ifstream stat(thread.path() / "stat");
+    std::string text;
+    std::getline(stat, text);
+    const std::size_t name_ends = text.rfind(") ");
+    if (name_ends != std::string::npos && text[name_ends + 2] == 'R') return true;
+  }
+  return false;
+}
+
 /// Runs `f` in a child process, which ends without destructors: the code that f returns, or -1 where it does not end.
 int in_child(const std::function<int()>& f) {
+  // The allocator of address sanitizers does not know of fork(): what another thread has locked stays so in the child.
+  for (int i = 0; i < 10000 && others_run(); ++i) ::sched_yield();
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);  // a child that hangs is killed

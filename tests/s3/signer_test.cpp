@@ -286,14 +286,14 @@ TEST_CASE("signing keys are overwritten when their day, their secret or the cach
   s3::detail::hmac_sha256 hmac;
   const s3::credentials who("AKID", "a-secret");
   const s3::credentials other("AKID", "another-secret");
-  auto* const keys = new (memory) cache;
-  const s3::detail::digest first = keys->find(hmac, who, "20260101", "eu-west-1", "s3");
-  const s3::detail::digest second = keys->find(hmac, who, "20260101", "us-west-2", "s3");
+  auto* const kept = new (memory) cache;
+  const s3::detail::digest first = kept->find(hmac, who, "20260101", "eu-west-1", "s3");
+  const s3::detail::digest second = kept->find(hmac, who, "20260101", "us-west-2", "s3");
   CHECK((holds(first) && holds(second)));
-  const s3::detail::digest next_day = keys->find(hmac, who, "20260102", "eu-west-1", "s3");
+  const s3::detail::digest next_day = kept->find(hmac, who, "20260102", "eu-west-1", "s3");
   CHECK((holds(next_day) && !holds(first) && !holds(second)));
-  const s3::detail::digest of_other = keys->find(hmac, other, "20260102", "eu-west-1", "s3");
+  const s3::detail::digest of_other = kept->find(hmac, other, "20260102", "eu-west-1", "s3");
   CHECK((holds(of_other) && !holds(next_day)));
-  keys->~cache();
+  kept->~cache();
   CHECK_FALSE(holds(of_other));
 }
