@@ -138,7 +138,8 @@ MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes
     if (count_ < 3) return;
     learn();
     // Those to come are longer than the first ones, and bring more, unless these were too short to tell.
-    aim(4 * flying_ / count_ * std::min(alone(length(part_)), 3 * alone(bytes_ / count_)));
+    const double more = object_ > 0 ? 8 : 4;  // small objects take little memory
+    aim(more * flying_ / count_ * std::min(alone(length(part_)), 3 * alone(bytes_ / count_)));
     grown_from_ = 0;
     enter(state::growing, now);
     return;
