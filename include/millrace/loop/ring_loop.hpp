@@ -115,11 +115,10 @@ namespace millrace {
 /// that are to be armed again, file operations, the wake-up. Reads and writes of files go earlier once they are of a
 /// MiB together: the disk works while the other coroutines of the turn compute. A turn takes about as much of what a
 /// disk has brought: where it brings many reads at once, the first are passed on, and the next ones asked for, before
-/// the last are computed with. What is under way is counted against
-/// the completion ring, which therefore cannot overflow: file operations beyond their share wait in the loop, watches
-/// beyond theirs are polled through an epoll set inside the ring, and a share is kept for cancellations, which never
-/// wait for anything.
-/// The ring belongs to the thread that polls it first; when another thread continues the loop, it is made again.
+/// the last are computed with. What is under way is counted against the completion ring, which therefore cannot
+/// overflow: file operations beyond their share wait in the loop, watches beyond theirs are polled through an epoll set
+/// inside the ring, and a share is kept for cancellations, which never wait for anything. The ring belongs to the
+/// thread that polls it first; when another thread continues the loop, it is made again.
 class ring_loop final : public event_loop {
  public:
   using flavour = detail::ring::flavour;
