@@ -296,13 +296,8 @@ TEST_CASE("a near store is read in few long parts, a far one in many short ones"
 
 TEST_CASE("the first second brings two thirds of what the link or the memory allows") {
   for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8}) {
-    store_model s;
-    s.first_byte = 20e-3;
-    s.spread = 0.2;
-    s.connection = 30e6;
-    s.link = 1.6e9;
     read_controller c({.bytes = memory});
-    reading<read_controller> model(s, c, seed);
+    reading<read_controller> model({.first_byte = 20e-3, .spread = 0.2, .connection = 30e6, .link = 1.6e9}, c, seed);
     CHECK(model.until(1) > 1.05e9);  // 0.97e9, where growth waits twice as long for its proof
   }
 }

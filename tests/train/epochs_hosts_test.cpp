@@ -221,7 +221,8 @@ TEST_CASE("a consumer that is slow does not make the store look slow") {
   block_on(loop, take_slowly(data.open(o)));
   const known after(loop, usual);
   CHECK(after.measured);
-  CHECK(after.requests >= before.requests * 4 / 5);  // of reads that did not count a trial of fewer may be left
+  // A trial of fewer may have begun with the last reads that count: nothing else changes the number.
+  CHECK((after.requests == before.requests || after.requests == before.requests * 85 / 100));
   CHECK(after.part == before.part);
 }
 
