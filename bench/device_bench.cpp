@@ -3,16 +3,21 @@
 
 // What to_device costs and hides, on a GPU: batches of 256 images of 224x224x3 bytes from page-locked memory, beside
 // bare cudaMemcpyAsync from the same memory; and whether copies, the host's work and the device's overlap. The step of
-// the training loop is a stream that fills device memory, which takes longer than a copy. Without a GPU it says so.
-// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/device_bench.cpp -o device_bench -luring -lcudart
+// the training loop is a stream that fills device memory, which takes longer than a copy. And a checkpoint of 512 MiB
+// from a store to the device by s3.read(), through memory of the program and through page-locked memory. Without a GPU
+// it says so.
+// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/device_bench.cpp -o device_bench -lcurl -luring -lssl -lcrypto -lexpat
+// -lcudart
 //
 //   device_bench [batches per round, default 200]
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,12 +28,15 @@
 
 #include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
+#include "bench/common/served.hpp"
 
 namespace {
 
 namespace mill = millrace;
 
 constexpr std::size_t slots = 3;
+constexpr std::size_t checkpoint_bytes = std::size_t(512) << 20;
+constexpr const char* checkpoint_url = "s3://b/checkpoint";
 
 mill::batch_layout images() { return mill::batch_layout(256, {{"image", mill::dtype::u8, {224, 224, 3}}}); }
 
@@ -97,6 +105,15 @@ std::uint64_t through_to_device(mill::event_loop& loop, const mill::batch_pool& 
   return total;
 }
 
+/// The checkpoint by way of `memory`, which takes all of it, to the device.
+std::uint64_t restore(mill::event_loop& loop, const mill::s3::client& s3, std::span<std::byte> memory, void* to,
+                      const mill::cuda::stream& copies) {
+  if (mill::block_on(loop, s3.read(checkpoint_url, memory)) != checkpoint_bytes) std::abort();
+  check(cudaMemcpyAsync(to, memory.data(), memory.size(), cudaMemcpyHostToDevice, copies.get()));
+  copies.synchronize();
+  return checkpoint_bytes;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -112,6 +129,9 @@ int main(int argc, char** argv) {
     std::printf("skipped: there is no GPU: %s\n", e.what());
     return 77;
   }
+  const bench::served store(false, [](mill::s3_server::background& server) {
+    server.put("b", "checkpoint", bench::noise(checkpoint_bytes, 1));
+  });
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, 0));
   std::printf("%s\n", properties.name);
@@ -146,5 +166,24 @@ int main(int argc, char** argv) {
   bench::goal_at_least("steps/s, fed by to_device / alone", bench::ratio(both.gb_per_second, alone.gb_per_second),
                        0.95);
   from.clear();
+  check(cudaFree(to));
+
+  const mill::s3::client s3 = store.client();
+  std::vector<std::byte> pageable(checkpoint_bytes, std::byte(1));
+  mill::slab_pool large(checkpoint_bytes, std::make_shared<mill::cuda::pinned_source>());
+  mill::writable_bytes locked = large.acquire();
+  check(cudaMalloc(&to, checkpoint_bytes));
+  bench::contender through_own("s3.read(), memory of the program", [&] {
+    return restore(*loop, s3, pageable, to, copies);
+  });
+  bench::contender through_locked("s3.read(), page-locked memory", [&] {
+    std::span<std::byte> memory(reinterpret_cast<std::byte*>(locked.data()), checkpoint_bytes);
+    return restore(*loop, s3, memory, to, copies);
+  });
+  bench::take_turns({&through_own, &through_locked});
+  std::printf("\na checkpoint of 512 MiB, from the store to the device\n");
+  bench::print_table({&through_own, &through_locked});
+  bench::goal_at_least("GB/s, page-locked / memory of the program",
+                       bench::ratio(through_locked.gb_per_second, through_own.gb_per_second), 1);
   check(cudaFree(to));
 }

@@ -129,6 +129,21 @@ TEST_CASE("a corrupt JPEG is named, after the batches before it", "[cuda][nvjpeg
                       Contains("the JPEG is corrupt") && Contains("s3://photos/one.tar") && Contains("p4"));
 }
 
+TEST_CASE("a JPEG with bytes after its end is decoded on the device", "[cuda][nvjpeg]") {
+  MILLRACE_CUDA_SESSION();
+  const auto padded = []() -> async_generator<photo> {
+    photo p(0, kind::plain);
+    p.image.data = bytes::copy(std::string(p.image.data.view()) + std::string(100, '\0'));
+    co_yield give(p);
+  };
+  testing::virtual_loop loop;
+  const cuda::stream work;
+  auto source = stream<photo>(padded()) | batch(1) | to_device(cuda::nvjpeg(cuda::stream()));
+  device_batch b = block_on(loop, test::next_of(source));
+  REQUIRE_THROWS_WITH(b.host_field("image"), Contains(" is on the device alone"));
+  CHECK(alike(pixels_of(b, work), wanted(0, 1, {kind::plain})));
+}
+
 TEST_CASE("a batch has one field of undecoded images", "[cuda][nvjpeg]") {
   MILLRACE_CUDA_SESSION();
   testing::virtual_loop loop;

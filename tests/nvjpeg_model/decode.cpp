@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include <jpeglib.h>
+#include <jerror.h>
 
 #include <csetjmp>
 #include <cstring>
@@ -22,12 +23,15 @@ struct reader {
   jpeg_decompress_struct state = {};
   jpeg_error_mgr errors = {};
   std::jmp_buf jump;
+  bool cut_off = false;  // which nvJPEG 13 decodes as far as there is a file, and reports nothing
 
   reader() {
     state.err = jpeg_std_error(&errors);
     errors.error_exit = [](j_common_ptr s) { std::longjmp(static_cast<reader*>(s->client_data)->jump, 1); };
     errors.emit_message = [](j_common_ptr s, int level) {
-      if (level < 0) ++s->err->num_warnings;
+      if (level >= 0) return;
+      ++s->err->num_warnings;
+      if (s->err->msg_code == JWRN_JPEG_EOF) static_cast<reader*>(s->client_data)->cut_off = true;
     };
     state.client_data = this;
     jpeg_create_decompress(&state);
@@ -50,7 +54,7 @@ struct reader {
       jpeg_read_scanlines(&state, rows, 1);
     }
     jpeg_finish_decompress(&state);
-    return errors.num_warnings == 0;
+    return errors.num_warnings == 0 || cut_off;
   }
 };
 

@@ -33,7 +33,8 @@ struct head {
   int widths[4] = {}, heights[4] = {};
   int sampling = -1;  // nvjpegChromaSubsampling_t
 };
-/// False for what libjpeg-turbo refuses, up to the end of the file when `whole`; `to`: where its pixels go.
+/// False for what libjpeg-turbo refuses, up to the end of the file when `whole`, but for a file that is cut off; `to`:
+/// where its pixels go.
 bool read_jpeg(const std::uint8_t* file, std::size_t size, bool whole, head& found, std::uint8_t* to = nullptr,
                std::size_t pitch = 0);
 

@@ -4,10 +4,12 @@
 
 #include <nvjpeg.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -157,9 +159,10 @@ class nvjpeg_state {
 /// mirrors and resizes them. The host's part of the work is done on the stage's pool, one batch at a time.
 ///
 /// Images that nvJPEG does not support are decoded on the host, by libjpeg-turbo, libspng or libwebp, into the same
-/// batch: other formats, grey images, CMYK, RGB and unusual samplings, images that must be rotated, and the whole batch
-/// if nvJPEG refuses it, since it does not say for which image. A corrupt file is then a decode_error that names its
-/// sample. Its pixels differ slightly from libjpeg-turbo's, and corrupt data that it tolerates is no error.
+/// batch: other formats, grey images, CMYK, RGB and unusual samplings, images that must be rotated, files without an
+/// end, and the whole batch if nvJPEG refuses it, since it does not say for which image. A corrupt file is then a
+/// decode_error that names its sample. Its pixels differ slightly from libjpeg-turbo's, and damage in the middle of a
+/// file that it tolerates is no error: checksums of the samples find that (an index has them).
 ///
 /// Memory: the pixels are in the slots of to_device(), which grow as images need it and are in the run's budget. nvJPEG
 /// has some more for each slot, on the device and page-locked: not in the budget, allocated by the library, kept with
@@ -198,9 +201,15 @@ class MILLRACE_CUDA_DEFAULT_STREAM nvjpeg : public stream_device {
   }
 
  private:
+  /// Whether the file is whole: its marker of the end (EOI) stands among the last bytes, few of which may follow it. A
+  /// file that is cut off nvJPEG decodes as far as it goes, and reports success; the host refuses it.
+  static bool has_end(std::string_view file) noexcept {
+    constexpr std::size_t last = 4096;
+    return file.substr(file.size() - std::min(file.size(), last)).rfind("\xff\xd9") != std::string_view::npos;
+  }
   /// Whether it sees the same image as the host does, for which there is room.
   bool takes(const undecoded_image& image) const {
-    if (!image.plain_jpeg) return false;
+    if (!image.plain_jpeg || !has_end(image.data.view())) return false;
     int channels = 0;
     nvjpegChromaSubsampling_t sampling = NVJPEG_CSS_UNKNOWN;
     int widths[NVJPEG_MAX_COMPONENT] = {};

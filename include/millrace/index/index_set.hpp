@@ -77,6 +77,10 @@ class index_set {
   }
   /// Of slices whose length no state says: those of a mix, and beside groups.
   static constexpr std::uint64_t slice_bytes_unsaid = 4 * MiB;
+  /// Samples in a slice of a mix that was asked for slices of `asked`; 0: the default.
+  std::uint64_t slice_in_mix(std::uint64_t asked) const noexcept {
+    return asked != 0 ? asked : slice(slice_bytes_unsaid);
+  }
   /// Of all shards; of none: tar.
   sample_format format() const noexcept { return indexes_->empty() ? sample_format::tar : indexes_->front().format(); }
 

@@ -139,7 +139,7 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix
     const index_set& indexes = *mix.members[d].indexes;
     detail::epochs_request own = training;
     own.tracks = order.tracks(d);
-    own.slice = training.slice != 0 ? training.slice : indexes.slice(index_set::slice_bytes_unsaid);
+    own.slice = indexes.slice_in_mix(training.slice);
     own.bytes = detail::share_of_bytes(training.bytes, own.tracks, training.tracks);
     own.take_batches = 0;
     own.cached = 0;

@@ -108,8 +108,7 @@ MILLRACE_INLINE std::string detail::choose_reading(const dataset_mix& mix, epoch
     std::uint64_t bytes = detail::least_bytes;
     for (const dataset_mix::member& m : mix.members) {
       if (m.indexes == nullptr || m.indexes->samples() == 0) continue;
-      const std::uint64_t slice =
-          options.slice != 0 ? options.slice : m.indexes->slice(index_set::slice_bytes_unsaid);
+      const std::uint64_t slice = m.indexes->slice_in_mix(options.slice);
       bytes = std::max(bytes, detail::bytes_of_tracks(*m.indexes, {.tracks = options.tracks, .slice = slice},
                                                       options.rank.world_size));
     }

@@ -37,10 +37,11 @@ inline constexpr const char* cannot_interleave =
 /// Of the program's functions from T: what stands for an empty entry. configuration_error where nothing can.
 template <class U, class F>
 U entry_in_place(const F& f, [[maybe_unused]] epoch_mark mark, const char* stage) {
-  mark.padding = true;
   if constexpr (has_in_place_of<F, U>) {
+    mark.padding = true;
     return f.in_place_of(mark);
   } else if constexpr (can_be_empty<U>) {
+    mark.padding = true;
     return detail::empty_entry<U>(mark);
   } else {
     throw configuration_error(std::string(stage) + ": " + cannot_make_empty);

@@ -185,7 +185,7 @@ MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::sh
   for (std::size_t d = 0; d < sets.size(); ++d) {
     order_options& of = walk.sets[d].order;
     of.tracks = order->tracks(d);
-    if (options.slice == 0) of.slice = sets[d].indexes->slice(index_set::slice_bytes_unsaid);
+    of.slice = sets[d].indexes->slice_in_mix(options.slice);
   }
   begin.index = all.value();
   begin.slice = options.slice;
