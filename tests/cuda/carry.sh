@@ -116,7 +116,7 @@ run() {
   export -f trained_there
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
   step 'a GPU' 60 ./gpu_probe
-  step 'tests, twenty times' 240 bash -c 'for i in $(seq 20); do ./test_cuda_gpu || exit 1; done'
+  step 'tests, ten times' 300 bash -c 'for i in $(seq 10); do ./test_cuda_gpu || exit 1; done'
   step 'a pipeline of nvcc' 60 ./test_nvcc
   step 'quickstart' 120 bash -c trained_there
   step 'device_bench' 240 ./device_bench 1000
