@@ -267,7 +267,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
 
   const auto wider = static_cast<std::size_t>(end - begin);
   slab_pool pool = wider <= slabs.slab_bytes() ? slabs : here.runtime().slabs(2 * slabs.slab_bytes());
-  // write() takes the CRCs of grains from there. None are made while the disk is too slow: what comes is likely refused.
+  // write() takes the CRCs of grains from there. While the disk is too slow none are made: likely all is refused.
   if (own && state_->may_begin_write(wider)) pool = pool.summed();
   const time_point asked = ex.now();
   task<part> asking = detail::read_or_small(*inner_, small, std::move(object), std::move(etag), begin, wider,
