@@ -2,11 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/io/file.hpp>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
@@ -164,6 +169,47 @@ TEST_CASE("thousands of reads fit a ring of any size", "[io]") {
   CHECK(right == count);
   CHECK(loop.operations() == 0);
   if (auto* ring = dynamic_cast<ring_loop*>(&loop)) CHECK(ring->overflows() == 0);
+}
+
+TEST_CASE("32 MiB of reads are in the kernel, and others go there when some of them have come", "[io]") {
+  using test::loop_kind;
+  const auto kind = GENERATE(loop_kind::deferred, loop_kind::cooperative, loop_kind::plain);
+  INFO(test::name(kind));
+  const auto loop = test::make_loop(kind);
+  if (loop == nullptr) MILLRACE_SKIP(std::string("no ") + test::name(kind) + " here");
+  auto& ring = dynamic_cast<ring_loop&>(*loop);
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const auto reading_end = std::make_shared<detail::owned_fd>(ends[0]);
+  const detail::owned_fd writing_end(ends[1]);
+  // Reads that come when the test says so.
+  constexpr std::size_t count = 20;
+  std::size_t came = 0;
+  const auto read_one = [&](std::size_t size) -> task<void> {
+    const bytes memory = writable_bytes::allocate(size).share(0, size);
+    file_request r;
+    r.fd = reading_end->get();
+    r.data = const_cast<char*>(memory.data());
+    r.size = size;
+    detail::file_keep keep(reading_end);
+    keep.memory = memory;
+    auto job = std::make_unique<detail::file_job>(r, std::move(keep));
+    if (co_await detail::file_wait(job) == 1) ++came;
+  };
+  std::vector<spawned<void>> all;
+  const std::size_t size = GENERATE(4 * MiB, 40 * MiB);
+  for (std::size_t i = 0; i < count; ++i) all.emplace_back(*loop, read_one(size));
+  const std::size_t most = std::max<std::size_t>(32 * MiB / size, 1);
+  for (std::size_t done = 0; done < count; ++done) {
+    test::turns(*loop, 2);
+    CHECK(came == done);
+    const std::size_t due = std::min(most, count - done);
+    CHECK(ring.under_way() >= due);
+    CHECK(ring.under_way() <= due + 1);  // and the poll of the wake-up
+    REQUIRE(::write(writing_end.get(), "x", 1) == 1);
+    loop->run_until([&] { return came > done; });
+  }
+  CHECK(came == count);
 }
 
 TEST_CASE("past the page cache every alignment gives the same bytes", "[io]") {

@@ -46,6 +46,9 @@ std::size_t fail_descriptors(std::string_view ending) {
   return replaced;
 }
 
+/// How many the cache has: of the headers one that reads by the page cache, too.
+std::size_t descriptors_of(std::string_view name) { return name == "/headers" ? 2 : 1; }
+
 /// The number of lines that the cache has written to the log.
 std::size_t lines_of(const std::string& text) {
   std::size_t n = 0;
@@ -89,7 +92,7 @@ TEST_CASE("a disk that fails to read turns the cache off for a minute, with one 
   test::captured_stderr said(test::captured_stderr::into::pipe);
   CHECK(f.read(0) == 1);
   CHECK(f.read(0) == 0);
-  REQUIRE(fail_descriptors(name) == 1);
+  REQUIRE(fail_descriptors(name) == descriptors_of(name));
   for (int i = 0; i < 3; ++i) CHECK(f.read(0) == 1);
   const std::string text = said.text();
   INFO(text);
@@ -113,7 +116,7 @@ TEST_CASE("a disk that fails to write turns the cache off for a minute, with one
   CHECK(f.read(1) == 1);
   CHECK(f.read(1, true) == 1);  // forgets what was kept, but for its slot
   CHECK(f.cache->stats().admitted == 2);
-  REQUIRE(fail_descriptors(name) == 1);
+  REQUIRE(fail_descriptors(name) == descriptors_of(name));
   CHECK(f.read(1) == 1);  // misses, and cannot be kept
   CHECK(f.read(1) == 1);
   CHECK(f.read(2) == 1);

@@ -367,6 +367,39 @@ TEST_CASE("who has waited long enough and fetched, too, keeps that once the othe
   CHECK(store->reads == 1);
 }
 
+TEST_CASE("a write waits for another one of its process to the same block, for longer than for other processes",
+          "[disk_cache]") {
+  testing::jumping_loop loop;
+  const folder in;
+  const auto store = store_of({MiB});
+  const auto cache = cached(store, in);
+  // Another process makes a segment: the first write waits for it, the second one for the first.
+  const detail::owned_fd locks(::open((in.path + "/locks").c_str(), O_RDWR | O_CLOEXEC));
+  struct ::flock byte {};
+  byte.l_whence = SEEK_SET;
+  byte.l_start = static_cast<off_t>(1) << 62;
+  byte.l_len = 1;
+  byte.l_type = F_WRLCK;
+  REQUIRE(::fcntl(locks.get(), F_OFD_SETLK, &byte) == 0);
+  const auto both = [&](const storage& from, const memory_store& s) -> task<void> {
+    const auto released = [&]() -> task<void> {
+      co_await sleep_for(1500ms);
+      byte.l_type = F_UNLCK;
+      ::fcntl(locks.get(), F_OFD_SETLK, &byte);
+    };
+    task<storage::part> first = from.read(named(s, "mem:0"), "", 0, MiB / 2, slab_pool(2 * MiB));
+    task<storage::part> second = from.read(named(s, "mem:0"), "", MiB / 2, MiB / 2, slab_pool(2 * MiB));
+    task<void> releasing = released();
+    co_await all_of(std::move(first), std::move(second), std::move(releasing));
+  };
+  block_on(loop, both(*cache, *store));
+  CHECK(loop.elapsed() >= 1500ms);
+  CHECK(cache->stats().refused == 0);
+  CHECK(store->reads == 2);
+  read(loop, *cache, *store, "mem:0", 0, MiB);
+  CHECK(store->reads == 2);
+}
+
 TEST_CASE("a folder that cannot be used turns the cache off for a minute, with one line", "[disk_cache]") {
   testing::jumping_loop loop;
   const folder in;
@@ -438,7 +471,9 @@ TEST_CASE("what a slow disk does not take is said once", "[disk_cache]") {
   loop_of_test loop;
   test::captured_stderr said(test::captured_stderr::into::pipe);
   detail::disk_cache_state state("/nvme/mill", 1 * GiB, 0);
+  CHECK(state.may_begin_write(1));
   CHECK(state.begin_write(detail::disk_cache_state::most_writing));
+  CHECK_FALSE(state.may_begin_write(1));
   CHECK_FALSE(state.begin_write(1));
   state.slow(loop);
   state.slow(loop);

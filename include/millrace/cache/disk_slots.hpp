@@ -286,6 +286,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   std::uint64_t segment_slots_ = 0;
   owned_fd folder_, index_, locks_;
   std::shared_ptr<owned_fd> headers_;
+  std::shared_ptr<owned_fd> known_headers_;  // the same file through the page cache: a 256th of what is read
   mutable std::mutex use_mutex_;  // of the next two; taken after mutex_
   std::vector<used_segment> segments_;
   url_folders folders_;           // that this process reads

@@ -40,6 +40,7 @@ inline constexpr std::uint32_t cache_format = 2;
 inline constexpr std::uint64_t cache_page = 4096;  // of headers, and what the index begins with
 inline constexpr std::uint64_t allocation_lock = std::uint64_t(1) << 62;  // claims lock the bytes below
 inline constexpr std::uint64_t segment_lock = std::uint64_t(1) << 62;     // of a segment's file
+inline constexpr std::size_t most_read = std::size_t(4) << 20;            // of blocks at once
 
 /// Locks a byte of a file for its descriptor, or unlocks it. False if another one has it, or for another reason.
 MILLRACE_INLINE bool set_file_lock(int fd, short type, std::uint64_t byte) noexcept {
@@ -222,6 +223,9 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
   made->headers_ = std::make_shared<owned_fd>(fd);
   if (error != 0) throw io_error::of(error, "the file headers of a cache cannot be opened", at);
   made->check_file(fd, "headers");
+  const int known = ::openat(made->folder_.get(), "headers", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (known < 0) throw io_error::of(errno, "the file headers of a cache cannot be opened", at);
+  made->known_headers_ = std::make_shared<owned_fd>(known);
   made->unlock(allocation_lock);
   return made;
 }
@@ -628,7 +632,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     r.data = memory.data();
     r.size = cache_page;
     r.offset = (first->at.slot - 1) * cache_page;
-    const std::int64_t got = co_await transfer(r, headers_, memory.memory.share(0, memory.memory.capacity()));
+    const std::int64_t got = co_await transfer(r, known_headers_, memory.memory.share(0, memory.memory.capacity()));
     const auto& h = *reinterpret_cast<const slot_header*>(memory.data());
     if (got != static_cast<std::int64_t>(cache_page) || !whole(h) || !key_fits(h, wanted, offset / block_bytes)) {
       co_return std::move(out);
@@ -652,10 +656,13 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
   const bytes data_kept = data.memory.share(0, data.memory.capacity());
   const bytes headers_kept = headers.memory.share(0, headers.memory.capacity());
   const coroutine_context here = co_await this_context();
-  // Headers of slots that follow each other are one read. Blocks are one each, so that one is checked while others are
-  // still on their way.
-  std::vector<spawned<std::int64_t>> heads, jobs;
-  std::vector<std::int64_t> heads_due, due;
+  // Slots that follow each other are one read of headers, and one of up to most_read of blocks: some are checked while
+  // others are still on their way.
+  struct run {
+    std::size_t first, blocks;  // of `parts`
+    spawned<std::int64_t> reading;
+  };
+  std::vector<run> heads, runs;
   for (std::size_t i = 0; i < parts.size();) {
     const std::uint64_t slot = parts[i].index.at.slot - 1;
     std::size_t n = 1;
@@ -675,33 +682,38 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     r.data = headers.data() + i * cache_page;
     r.size = n * cache_page;
     r.offset = slot * cache_page;
-    heads_due.push_back(static_cast<std::int64_t>(r.size));
-    heads.emplace_back(here, transfer(r, headers_, headers_kept));
-    for (std::size_t k = i; k < i + n; ++k) {
-      const block_part& p = parts[k];
+    heads.push_back(run{i, n, spawned<std::int64_t>(here, transfer(r, known_headers_, headers_kept))});
+    for (const std::size_t end_of_run = i + n; i < end_of_run; i += n) {
+      n = std::min(end_of_run - i, most_read / block_bytes);
+      const block_part& p = parts[i];
+      const std::size_t to = (n - 1) * block_bytes + parts[i + n - 1].end;
       r.data = data.data() + (p.block * block_bytes + p.begin - begin);
-      r.size = (p.end + grain_bytes - 1) / grain_bytes * grain_bytes - p.begin;
-      r.offset = (slot + k - i) % segment_slots_ * block_bytes + p.begin;
-      due.push_back(static_cast<std::int64_t>(r.size));
-      jobs.emplace_back(here, transfer(r, fd, data_kept));
+      r.size = (to + grain_bytes - 1) / grain_bytes * grain_bytes - p.begin;
+      r.offset = (p.index.at.slot - 1) % segment_slots_ * block_bytes + p.begin;
+      runs.push_back(run{i, n, spawned<std::int64_t>(here, transfer(r, fd, data_kept))});
     }
-    i += n;
   }
   bool complete = true;
-  for (std::size_t i = 0; i < heads.size(); ++i) {
-    const std::int64_t got = co_await heads[i];
+  for (run& one : heads) {
+    const std::int64_t got = co_await one.reading;
     if (got < 0) out.error = static_cast<int>(-got);
-    complete = complete && got == heads_due[i];
+    complete = complete && got == static_cast<std::int64_t>(one.blocks * cache_page);
   }
 
   bool all = true;
+  std::size_t of = 0;
+  std::int64_t got = 0;  // of run `of`
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::int64_t got = co_await jobs[i];
+    if (i == runs[of].first + runs[of].blocks) ++of;
+    if (i == runs[of].first) got = co_await runs[of].reading;
     if (got < 0) out.error = static_cast<int>(-got);
     if (out.error != 0) continue;
     const block_part& p = parts[i];
     const auto& h = *reinterpret_cast<const slot_header*>(headers.data() + i * cache_page);
-    bool right = complete && got == due[i] && whole(h);
+    const block_part& first = parts[runs[of].first];
+    const std::uint64_t to = (p.block - first.block) * block_bytes + p.end - first.begin;  // where it ends in the run
+    bool right = complete && got >= static_cast<std::int64_t>((to + grain_bytes - 1) / grain_bytes * grain_bytes) &&
+                 whole(h);
     bool theirs = right && h.generation == p.index.at.generation && key_fits(h, wanted, p.block);
     if (theirs) {
       for (std::size_t at = p.begin; at < p.end && right && theirs; at += grain_bytes) {

@@ -70,6 +70,8 @@ class ring {
     int result;
   };
   completion take() noexcept;
+  /// Of those that are ready the one after `n` others, which stays.
+  completion at(unsigned n) const noexcept;
 
  private:
   int open_as(unsigned entries, unsigned completions, flavour f) noexcept;
@@ -115,10 +117,14 @@ namespace millrace {
 /// that are to be armed again, file operations, the wake-up. Reads and writes of files go earlier once they are of a
 /// MiB together: the disk works while the other coroutines of the turn compute. A turn takes about as much of what a
 /// disk has brought: where it brings many reads at once, the first are passed on, and the next ones asked for, before
-/// the last are computed with. What is under way is counted against the completion ring, which therefore cannot
-/// overflow: file operations beyond their share wait in the loop, watches beyond theirs are polled through an epoll set
-/// inside the ring, and a share is kept for cancellations, which never wait for anything. The ring belongs to the
-/// thread that polls it first; when another thread continues the loop, it is made again.
+/// the last are computed with. Of reads 32 MiB are in the kernel at a time, or one: what waits goes there as soon as
+/// others have come, so that a disk that brings all of them at once works while these are computed with. File
+/// operations keep their order there.
+///
+/// What is under way is counted against the completion ring, which therefore cannot overflow: file operations beyond
+/// their share wait in the loop, watches beyond theirs are polled through an epoll set inside the ring, and a share is
+/// kept for cancellations, which never wait for anything. The ring belongs to the thread that polls it first; when
+/// another thread continues the loop, it is made again.
 class ring_loop final : public event_loop {
  public:
   using flavour = detail::ring::flavour;
@@ -207,6 +213,9 @@ class ring_loop final : public event_loop {
 
   /// Those that have come, at most until files have brought so many bytes.
   void take_completions(std::size_t most_read);
+  /// Counts completions that are ready and not counted yet, and submits the reads that waited for them.
+  void note_arrived() noexcept;
+  static std::size_t read_bytes(const file_operation& op) noexcept;
 
   void polled(std::uint64_t watch_tag, int result) noexcept;
 
@@ -220,6 +229,9 @@ class ring_loop final : public event_loop {
   detail::wake_event wake_;
   static constexpr std::size_t early_bytes = std::size_t(1) << 20;
   std::size_t queued_bytes_ = 0;  // of file operations, since the last submission
+  static constexpr std::size_t most_reading = std::size_t(32) << 20;
+  std::size_t reading_ = 0;  // bytes of reads in the kernel
+  unsigned arrived_ = 0;     // completions that are ready, of which reading_ counts nothing any more
 
   detail::ring ring_;
   std::size_t capacity_ = 0;

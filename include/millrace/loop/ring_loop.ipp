@@ -65,6 +65,11 @@ MILLRACE_INLINE ring::completion ring::take() noexcept {
   return c;
 }
 
+MILLRACE_INLINE ring::completion ring::at(unsigned n) const noexcept {
+  const io_uring_cqe& c = ring_.cq.cqes[(*ring_.cq.khead + n) & *ring_.cq.kring_mask];
+  return {c.user_data, c.res};
+}
+
 MILLRACE_INLINE int ring::open_as(unsigned entries, unsigned completions, flavour f) noexcept {
   io_uring_params p;
   std::memset(&p, 0, sizeof p);
@@ -234,6 +239,7 @@ MILLRACE_INLINE void ring_loop::renew() {
   polls_ = cancelling_ = others_ = 0;
   wake_armed_ = overflow_armed_ = false;
   cancels_.clear();
+  arrived_ = 0;
   for (std::uint32_t i = 0; i < watches_.size(); ++i) {
     slot& s = watches_.at(i);
     s.polled = false;
@@ -248,6 +254,7 @@ MILLRACE_INLINE void ring_loop::check(int error) {
   if (error == EEXIST) {
     // A new thread with the identity of the one that ended. The kernel took nothing from it.
     while (!in_kernel_.empty()) waiting_.push(in_kernel_.pop(), detail::file_queue::place::queued);
+    reading_ = 0;
     renew();
     return;
   }
@@ -281,13 +288,20 @@ MILLRACE_INLINE void ring_loop::submit_early() noexcept {
   ring_.submit();
 }
 
+MILLRACE_INLINE std::size_t ring_loop::read_bytes(const file_operation& op) noexcept {
+  return op.request().what == file_request::kind::read ? op.request().size : 0;
+}
+
 MILLRACE_INLINE void ring_loop::submit_files() noexcept {
   queued_bytes_ = 0;
   while (!waiting_.empty() && in_kernel_.size() < file_share()) {
+    const std::size_t bytes = read_bytes(waiting_.front());
+    if (reading_ != 0 && reading_ + bytes > most_reading) return;
     io_uring_sqe* e = ring_.entry();
     if (e == nullptr) return;
     file_operation& op = waiting_.pop();
     in_kernel_.push(op, detail::file_queue::place::kernel);
+    reading_ += bytes;
     detail::prepare(e, op.request());
     io_uring_sqe_set_data64(e, detail::ring_data(op));
   }
@@ -350,10 +364,23 @@ MILLRACE_INLINE void ring_loop::arm_watches() {
   to_arm_.erase(to_arm_.begin(), to_arm_.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
+MILLRACE_INLINE void ring_loop::note_arrived() noexcept {
+  for (const unsigned ready = ring_.completions_ready(); arrived_ < ready; ++arrived_) {
+    const detail::ring::completion c = ring_.at(arrived_);
+    if (static_cast<tag>(c.data & detail::ring_tag_mask) != tag::file) continue;
+    reading_ -= read_bytes(*reinterpret_cast<const file_operation*>(c.data));
+  }
+  if (waiting_.empty()) return;
+  submit_files();
+  ring_.submit();
+}
+
 MILLRACE_INLINE void ring_loop::take_completions(std::size_t most_read) {
+  note_arrived();
   std::size_t read = 0;
-  for (unsigned n = ring_.completions_ready(); n > 0 && read < most_read; --n) {
+  for (unsigned n = arrived_; n > 0 && read < most_read; --n) {
     const detail::ring::completion c = ring_.take();
+    --arrived_;
     switch (static_cast<tag>(c.data & detail::ring_tag_mask)) {
       case tag::file: {
         file_operation& op = *reinterpret_cast<file_operation*>(c.data);

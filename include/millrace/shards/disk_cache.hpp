@@ -61,7 +61,9 @@ class disk_cache_state {
   void unversioned(const executor& ex, const shard& object);
   void slow(const executor& ex);
 
-  /// Whether `size` more bytes may wait to be written.
+  /// Whether `size` more bytes may wait to be written, or will.
+  bool may_begin_write(std::size_t size) const noexcept;
+  /// Counts them where they may.
   bool begin_write(std::size_t size) noexcept;
   void end_write(std::size_t size) noexcept { writing_.fetch_sub(size, std::memory_order_relaxed); }
 

@@ -170,6 +170,11 @@ MILLRACE_INLINE void disk_cache_state::slow(const executor& ex) {
                    format_bytes(static_cast<double>(most_writing)) + " wait to be written is not kept");
 }
 
+MILLRACE_INLINE bool disk_cache_state::may_begin_write(std::size_t size) const noexcept {
+  const std::size_t now = writing_.load(std::memory_order_relaxed);
+  return waits || now == 0 || now + size <= most_writing;
+}
+
 MILLRACE_INLINE bool disk_cache_state::begin_write(std::size_t size) noexcept {
   std::size_t now = writing_.load(std::memory_order_relaxed);
   do {
@@ -262,7 +267,8 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
 
   const auto wider = static_cast<std::size_t>(end - begin);
   slab_pool pool = wider <= slabs.slab_bytes() ? slabs : here.runtime().slabs(2 * slabs.slab_bytes());
-  if (own) pool = pool.summed();  // write() takes the CRCs of grains from there
+  // write() takes the CRCs of grains from there. While the disk is too slow none are made: likely all is refused.
+  if (own && state_->may_begin_write(wider)) pool = pool.summed();
   const time_point asked = ex.now();
   task<part> asking = detail::read_or_small(*inner_, small, std::move(object), std::move(etag), begin, wider,
                                             std::move(pool));

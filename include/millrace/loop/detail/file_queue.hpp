@@ -30,6 +30,7 @@ class file_queue {
     tail_ = &op;
     ++size_;
   }
+  const file_operation& front() const noexcept { return *head_; }
   file_operation& pop() noexcept {
     file_operation& op = *head_;
     remove(op);
