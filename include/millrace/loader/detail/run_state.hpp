@@ -204,6 +204,7 @@ class progress_line final : private timer_node {
 /// run_options::prefetch where it is automatic: how many items there may be; of small ones, in how many bytes.
 inline constexpr std::size_t prefetch_few = 2;
 inline constexpr std::size_t prefetch_small = 1024, prefetch_small_bytes = 1 * MiB, small_item = 32 * KiB;
+inline constexpr std::size_t prefetch_larger_bytes = 256 * KiB;  // of larger ones, where that is more than prefetch_few
 /// For types whose bytes are counted, and are memory that the items hold themselves.
 template <class T>
 inline constexpr bool prefetches_small_v = counts_bytes_v<T> && !declared_before_v<T>;
@@ -414,7 +415,8 @@ class blocking_queue {
   /// With the lock.
   bool has_room() const noexcept {
     if (!window_.room()) return false;
-    return !several_ || window_.items() < prefetch_few || window_.bytes() + largest_ <= prefetch_small_bytes;
+    if (!several_ || window_.items() < prefetch_few) return true;
+    return window_.bytes() + largest_ <= (are_small() ? prefetch_small_bytes : prefetch_larger_bytes);
   }
 
   /// With the lock: whether waking a thread for each takes as long as making it.
