@@ -57,9 +57,10 @@ async_generator<std::string> one_by_one(int n, std::atomic<int>& taken) {
 
 }  // namespace
 
-TEST_CASE("two items are made ahead, and as many small ones as 256 KiB have, but at most 256") {
-  CHECK(most_ahead(10, 256) == 256);
-  CHECK(most_ahead(10'000, 26) == 26);
+TEST_CASE("two items are made ahead, and as many small ones as a MiB has, but at most 1024") {
+  CHECK(most_ahead(10, 1024) == 1024);
+  CHECK(most_ahead(10'000, 104) == 104);
+  CHECK(most_ahead(50'000, 5) == 5);  // 256 KiB
   CHECK(most_ahead(300'000, 2) == 2);
   CHECK(most_ahead(10, 3, {.prefetch = 3}) == 3);
   CHECK(most_ahead(1000, 4, {.prefetch_bytes = 4999}) == 4);

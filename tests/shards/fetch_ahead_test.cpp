@@ -360,6 +360,9 @@ class hand {
   hand(std::size_t least, std::size_t most) : window(least * MiB, most * MiB) {
     window.took(least * MiB / 2, 1s, now_);  // this says nothing
   }
+  hand(std::size_t kept, std::size_t least, std::size_t most) : window(kept * MiB, least * MiB, most * MiB) {
+    window.took(least * MiB, 1s, now_);  // nor does all of it
+  }
   /// A window of parts: the consumer waits for each, and works on each.
   void round(duration wait, duration work = 0ms) {
     const std::size_t parts = size();
@@ -402,6 +405,28 @@ TEST_CASE("a window that was doubled in vain rests, and is then doubled again") 
   h.round(7ms);
   CHECK(h.size() == 8);
   h.round(4ms);  // less waiting: it goes on at once
+  CHECK(h.size() == 16);
+}
+
+TEST_CASE("of a window the bytes that are no reading ahead do not double, and a doubling in vain is undone") {
+  hand h(6, 8, 20);
+  h.round(8ms);
+  CHECK(h.size() == 10);
+  h.round(4ms);  // less waiting
+  CHECK(h.size() == 14);
+  h.round(4ms);  // not less
+  CHECK(h.size() == 10);
+  for (int i = 1; i < detail::read_window::rest; ++i) {
+    h.round(4ms);
+    CHECK(h.size() == 10);
+  }
+  h.round(4ms);
+  CHECK(h.size() == 14);
+  h.round(2ms);
+  CHECK(h.size() == 20);
+  h.round(2ms);  // its bound, too, is undone
+  CHECK(h.size() == 14);
+  h.window.raise(16 * MiB);
   CHECK(h.size() == 16);
 }
 

@@ -52,8 +52,9 @@ class stop_signals {
 
 /// How a pipeline is run: runtime::run(), run(). runtime_options say what it runs on.
 struct run_options {
-  /// Items made ahead of the training thread. 0: two; of types with byte_size(), strings and vectors, up to 256 as long
-  /// as they have 256 KiB together, so that the threads need not wake each other for each small item.
+  /// Items made ahead of the training thread. 0: two; of types with byte_size(), strings and vectors, up to 1024 as
+  /// long as they have 1 MiB together (256 KiB, if any has more than 32 KiB), so that the threads need not wake each
+  /// other for each small item.
   std::size_t prefetch = 0;
   /// Bound of those items together, for types with byte_size(); one item is always let in. 0: no bound. Required if a
   /// budget is set (not for batches of a device: their slots are to_device's).

@@ -46,7 +46,13 @@ class line_batch {
   origin origin_of(std::size_t i) const;
 
   /// Keeps the memory that views of this batch point into.
-  void retain(bytes memory) { memory_.push_back(std::move(memory)); }
+  void retain(bytes memory) {
+    if (first_memory_.memory() == nullptr) {
+      first_memory_ = std::move(memory);
+    } else {
+      memory_.push_back(std::move(memory));
+    }
+  }
 
   friend std::size_t byte_size(const line_batch& b) noexcept;
   friend std::size_t sample_count(const line_batch& b) noexcept { return b.size(); }
@@ -54,15 +60,18 @@ class line_batch {
  private:
   friend detail::line_splitter;
   friend detail::line_mover;
-  /// Consecutive lines in one piece of a shard.
+  /// Consecutive lines in one piece of a shard, after those that begin with `from`.
   struct run {
     run(std::size_t f, const char* b, origin a) : first(f), begin(b), at(std::move(a)) {}
     std::size_t first;
     const char* begin;  // of its first line
     origin at;
   };
+  // Of one piece nothing is in the vectors: small batches are made and dropped at the rate of lines.
+  const char* begin_ = nullptr;  // of the first line
   std::vector<run> runs_;
-  std::vector<bytes> memory_;
+  bytes first_memory_;
+  std::vector<bytes> memory_;  // more
 };
 
 /// How text is cut into lines.

@@ -31,13 +31,13 @@ MILLRACE_INLINE std::size_t byte_size(const line_batch& b) noexcept {
 }
 
 MILLRACE_INLINE origin line_batch::origin_of(std::size_t i) const {
+  if ((begin_ == nullptr && runs_.empty()) || i >= lines.size()) return from;
   const auto behind = std::upper_bound(runs_.begin(), runs_.end(), i,
                                        [](std::size_t line, const run& r) { return line < r.first; });
-  if (behind == runs_.begin() || i >= lines.size()) return from;
-  const run& r = *std::prev(behind);
-  origin at = r.at;
-  at.offset += static_cast<std::uint64_t>(lines[i].data() - r.begin);
-  at.ordinal += i - r.first;
+  const run* const r = behind == runs_.begin() ? nullptr : &*std::prev(behind);
+  origin at = r == nullptr ? from : r->at;
+  at.offset += static_cast<std::uint64_t>(lines[i].data() - (r == nullptr ? begin_ : r->begin));
+  at.ordinal += i - (r == nullptr ? 0 : r->first);
   return at;
 }
 
@@ -126,8 +126,12 @@ MILLRACE_INLINE bool line_splitter::fill(line_batch& b) {
 }
 
 MILLRACE_INLINE void line_splitter::add(line_batch& b, std::string_view line) {
-  if (b.lines.empty()) b.from = origin(from_, position_, ordinal_);
-  if (b.lines.empty() || apart_) b.runs_.emplace_back(b.lines.size(), line.data(), origin(from_, position_, ordinal_));
+  if (b.lines.empty()) {
+    b.from = origin(from_, position_, ordinal_);
+    b.begin_ = line.data();
+  } else if (apart_) {
+    b.runs_.emplace_back(b.lines.size(), line.data(), origin(from_, position_, ordinal_));
+  }
   apart_ = false;
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   b.lines.push_back(line);
@@ -188,15 +192,19 @@ class line_mover {
     bytes own = bytes::copy(from.lines[i]);
     one.from = from.origin_of(i);
     one.lines.push_back(own.view());
-    one.runs_.emplace_back(0, own.view().data(), one.from);
+    one.begin_ = own.data();
     one.retain(std::move(own));
     return one;
   }
   static void append(line_batch& to, line_batch&& one) {
-    if (to.lines.empty()) to.from = one.from;
-    for (line_batch::run& r : one.runs_) to.runs_.emplace_back(to.lines.size(), r.begin, std::move(r.at));
+    if (to.lines.empty()) {
+      to.from = std::move(one.from);
+      to.begin_ = one.begin_;
+    } else {
+      to.runs_.emplace_back(to.lines.size(), one.begin_, std::move(one.from));
+    }
     to.lines.push_back(one.lines.front());
-    for (bytes& b : one.memory_) to.memory_.push_back(std::move(b));
+    to.retain(std::move(one.first_memory_));
   }
 };
 

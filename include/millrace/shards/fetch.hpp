@@ -33,11 +33,18 @@ class read_window {
 
   /// From `least` bytes towards `most`.
   read_window(std::size_t least, std::size_t most) noexcept : bytes_(std::min(least, most)), most_(most) {}
+  /// The same where `kept` of these bytes are no reading ahead, and do not double. A doubling that has not paid is
+  /// undone. All of the first window counts for nothing: its memory may be touched for the first time.
+  read_window(std::size_t kept, std::size_t least, std::size_t most) noexcept
+      : bytes_(std::min(least, most)), most_(most), kept_(std::min(kept, bytes_)), undoes_(true) {}
 
   std::size_t bytes() const noexcept { return bytes_; }
 
   /// At least so many, as far as the bound allows: what the reads that are worth it take.
-  void raise(std::size_t bytes) noexcept { bytes_ = std::max(bytes_, std::min(bytes, most_)); }
+  void raise(std::size_t bytes) noexcept {
+    bytes_ = std::max(bytes_, std::min(bytes, most_));
+    smaller_ = std::max(smaller_, std::min(bytes, most_));
+  }
 
   /// A part was delivered at `now` that had taken `held` bytes of the window. The consumer has waited for it for
   /// `waited`.
@@ -48,15 +55,18 @@ class read_window {
 
   std::size_t bytes_;
   const std::size_t most_;
+  const std::size_t kept_ = 0;
+  const bool undoes_ = false;
   // The round.
   bool begun_ = false;
   time_point began_{};
   std::size_t held_ = 0;
   duration waited_{0};
   // The latest doubling.
-  bool doubled_ = false;  // the round is the first one since
-  double before_ = 0;     // waiting for each byte, in ns, in the round before
-  int resting_ = 0;       // rounds still to come
+  bool doubled_ = false;     // the round is the first one since
+  double before_ = 0;        // waiting for each byte, in ns, in the round before
+  std::size_t smaller_ = 0;  // the window then
+  int resting_ = 0;          // rounds still to come
 };
 
 /// How much of its time a consumer has waited lately.

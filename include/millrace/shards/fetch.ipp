@@ -32,10 +32,10 @@
 namespace millrace::detail {
 
 MILLRACE_INLINE void read_window::took(std::size_t held, duration waited, time_point now) noexcept {
-  if (bytes_ == most_) return;
+  if (bytes_ == most_ && !(undoes_ && doubled_)) return;
   held_ += held;
   waited_ += waited;
-  if (held_ < (begun_ ? bytes_ : bytes_ / 2)) return;
+  if (held_ < (begun_ || undoes_ ? bytes_ : bytes_ / 2)) return;
   if (begun_) judge(now - began_);
   begun_ = true;
   began_ = now;
@@ -46,12 +46,16 @@ MILLRACE_INLINE void read_window::took(std::size_t held, duration waited, time_p
 MILLRACE_INLINE void read_window::judge(duration round) noexcept {
   const double waiting = static_cast<double>(waited_.count());
   const double per_byte = waiting / static_cast<double>(held_);
-  if (doubled_ && per_byte > paid * before_) resting_ = rest;
+  if (doubled_ && per_byte > paid * before_) {
+    resting_ = rest;
+    if (undoes_) bytes_ = smaller_;
+  }
   doubled_ = false;
   if (resting_ > 0) {
     --resting_;
-  } else if (waiting > noticed * static_cast<double>(round.count())) {
-    bytes_ = bytes_ > most_ / 2 ? most_ : 2 * bytes_;
+  } else if (bytes_ < most_ && waiting > noticed * static_cast<double>(round.count())) {
+    smaller_ = bytes_;
+    bytes_ += std::min(bytes_ - kept_, most_ - bytes_);
     doubled_ = true;
     before_ = per_byte;
   }

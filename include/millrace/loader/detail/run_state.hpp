@@ -203,7 +203,8 @@ class progress_line final : private timer_node {
 
 /// run_options::prefetch where it is automatic: how many items there may be; of small ones, in how many bytes.
 inline constexpr std::size_t prefetch_few = 2;
-inline constexpr std::size_t prefetch_small = 256, prefetch_small_bytes = 256 * KiB;
+inline constexpr std::size_t prefetch_small = 1024, prefetch_small_bytes = 1 * MiB, small_item = 32 * KiB;
+inline constexpr std::size_t prefetch_larger_bytes = 256 * KiB;  // of larger ones, where that is more than prefetch_few
 /// For types whose bytes are counted, and are memory that the items hold themselves.
 template <class T>
 inline constexpr bool prefetches_small_v = counts_bytes_v<T> && !declared_before_v<T>;
@@ -231,38 +232,33 @@ class blocking_queue {
 
   /// False if the queue is full; room() is then notified once there is room.
   bool reserve() {
+    bool told = false;
+    bool room = false;
     {
-      std::lock_guard lock(mutex_);
-      if (has_room()) return true;
-      producer_waits_ = true;
-      full_at_ = items_.size();
-      if (!held_back_) return false;
-      held_back_ = false;
+      const std::lock_guard lock(mutex_);
+      room = reserve_or_wait(told);
     }
-    filled_.notify_one();
-    return false;
+    if (told) filled_.notify_one();
+    return room;
   }
   notifier& room() noexcept { return room_; }
-  void push(T item) {
+  /// Returns what reserve() would return for the next one.
+  bool push(T&& item) {
+    bool told = true;
+    bool room = false;
     {
-      std::lock_guard lock(mutex_);
+      const std::lock_guard lock(mutex_);
       const std::size_t bytes = item_bytes(item);
       items_.push_back(std::move(item));
       window_.add(bytes);
       if (several_) {
         largest_ = bytes > largest_ ? bytes : largest_;
-        if (waits_since_ == 0) return;
-        // While some are held back, one in eight looks at the clock, which takes as long as a small item does.
-        const bool looks = !held_back_ || items_.size() % 8 == 0;
-        if (are_small() && executor_ != nullptr && (!looks || monotonic_ns() - waits_since_ < hold_back)) {
-          held_back_ = true;
-          if (!std::exchange(flush_sent_, true)) executor_->post_remote(flush_);
-          return;
-        }
-        held_back_ = false;
+        told = waits_since_ != 0 && !holds_back();
       }
+      room = reserve_or_wait(told);
     }
-    filled_.notify_one();
+    if (told) filled_.notify_one();
+    return room;
   }
   void finish(std::exception_ptr error) {
     {
@@ -400,14 +396,31 @@ class blocking_queue {
     filled_.notify_one();
   }
 
+  /// With the lock, after a push for which the thread waits: whether it is not to hear of that yet.
+  bool holds_back() {
+    // While some are held back, one in eight looks at the clock, which takes as long as a small item does.
+    const bool looks = !held_back_ || items_.size() % 8 == 0;
+    held_back_ = are_small() && executor_ != nullptr && (!looks || monotonic_ns() - waits_since_ < hold_back);
+    if (held_back_ && !std::exchange(flush_sent_, true)) executor_->post_remote(flush_);
+    return held_back_;
+  }
+  /// With the lock. Where there is no room, the thread is `told` of what is held back.
+  bool reserve_or_wait(bool& told) noexcept {
+    if (has_room()) return true;
+    producer_waits_ = true;
+    full_at_ = items_.size();
+    told = std::exchange(held_back_, false) || told;
+    return false;
+  }
   /// With the lock.
   bool has_room() const noexcept {
     if (!window_.room()) return false;
-    return !several_ || window_.items() < prefetch_few || window_.bytes() + largest_ <= prefetch_small_bytes;
+    if (!several_ || window_.items() < prefetch_few) return true;
+    return window_.bytes() + largest_ <= (are_small() ? prefetch_small_bytes : prefetch_larger_bytes);
   }
 
   /// With the lock: whether waking a thread for each takes as long as making it.
-  bool are_small() const noexcept { return largest_ <= prefetch_small_bytes / 8; }
+  bool are_small() const noexcept { return largest_ <= small_item; }
 
   /// With the lock. Not after all that there was has been given: that is the end of the pipeline itself.
   void reach_limit() noexcept {
@@ -533,12 +546,12 @@ class run_state {
     blocking_queue<T>& queue = self.queue;
     compactor<T> kept;
     try {
-      for (;;) {
-        while (!queue.reserve()) co_await queue.room().wait();
+      for (bool room = queue.reserve();;) {
+        for (; !room; room = queue.reserve()) co_await queue.room().wait();
         std::optional<T> item = co_await self.pipeline_.next();
         if (!item) break;
         kept(*item);
-        queue.push(std::move(*item));
+        room = queue.push(std::move(*item));
       }
       queue.finish(nullptr);
     } catch (...) {

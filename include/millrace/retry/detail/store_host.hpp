@@ -194,8 +194,9 @@ class host_share {
   /// Whether a read is known to take so little time that reading ahead may begin small and double: it loses nothing,
   /// and what is needed first does not share the link and the loop with what comes later.
   bool is_quick() const noexcept;
-  /// Bytes of all reads that may be in flight, for reading ahead to begin with; 0 where they are quick or not measured.
-  std::size_t ahead() const noexcept;
+  /// Bytes of all reads that may be in flight, for reading ahead to begin with, where none is longer than `longest`; 0
+  /// where they are quick or not measured.
+  std::size_t ahead(std::size_t longest = SIZE_MAX) const noexcept;
   /// This reader's reads.
   std::size_t in_flight() const noexcept { return in_flight_; }
   const store_host& host() const noexcept { return *host_; }

@@ -201,8 +201,8 @@ MILLRACE_INLINE bool host_share::is_quick() const noexcept {
   return has_measured() && rate > 0 && host_->first_byte() + static_cast<double>(part()) / rate < quick;
 }
 
-MILLRACE_INLINE std::size_t host_share::ahead() const noexcept {
-  return has_measured() && !is_quick() ? requests() * part() : 0;
+MILLRACE_INLINE std::size_t host_share::ahead(std::size_t longest) const noexcept {
+  return has_measured() && !is_quick() ? requests() * std::min(part(), longest) : 0;
 }
 
 MILLRACE_INLINE void host_share::note(const result& r) noexcept {

@@ -53,9 +53,10 @@ namespace millrace::detail {
 /// of their own, and as long as options.part allows: host_share::most_local at a time, or as many bytes as these have.
 ///
 /// The bound in bytes holds for pieces that are asked for or not taken completely. It is options.bytes at most: it
-/// begins with what the open slices take, and grows while the consumer waits (read_window), so that memory is used
-/// again before more is touched. Where it is reached, the walk is not planned further while the consumer has planned
-/// samples; when it has none, the next sample is read alone, or with its group, beyond the bound.
+/// begins with what the open slices take and 16 MiB, and what is beyond the slices grows as long as that spares the
+/// consumer waiting (read_window), so that memory is used again before more is touched. Where it is reached, the walk
+/// is not planned further while the consumer has planned samples; when it has none, the next sample is read alone, or
+/// with its group, beyond the bound.
 ///
 /// At the beginning, and after a resume, each track's samples of the first step are a separate piece, or one for each
 /// slice that they are of: the first batch does not wait for slices. Until these have come, slices are asked for only
@@ -74,7 +75,7 @@ class epoch_reader {
         filler_(source_, options_.verify),
         walk_(source_.walk),
         first_room_(first_room(source_)),
-        room_(first_room_, options_.bytes),
+        room_(first_room_ - std::min(first_bytes, first_room_), first_room_, options_.bytes),
         divides_(source_.walk.tracks % source_.walk.world == 0) {
     for (std::size_t d = 0; d < source_.sets.size(); ++d) {
       piece_samples_.push_back(samples_of_piece(d));
@@ -293,7 +294,7 @@ class epoch_reader {
 
   /// What is held at first: the slices that are open, and 16 MiB.
   static std::size_t first_room(const epochs_source& s) {
-    std::size_t bytes = 16 * MiB;
+    std::size_t bytes = first_bytes;
     for (std::size_t d = 0; d < s.sets.size(); ++d) {
       const order_options& order = s.walk.sets[d].order;
       const std::uint64_t slab = slab_of_slice(*s.sets[d].indexes, order.slice);
@@ -302,16 +303,16 @@ class epoch_reader {
     return std::min(bytes, s.options.bytes);
   }
 
-  /// The room grows as long as that spares the consumer waiting.
+  /// The room grows as long as that spares the consumer waiting: not where more reads at a time would bring nothing.
   void note_taken() {
     if (!taken_.piece->ends_with(taken_.number)) return;
     const time_point now = here_.get_executor().now();
     const duration waited = std::exchange(waited_, duration(0));
-    room_.took(taken_.piece->reserved(), waited, now);
     host_share& share = share_of(taken_.piece->ranges().front().shard);
-    if (took_at_ && consumer_.waits(waited, now - *took_at_) && share.has_measured()) {
-      room_.raise(first_room_ + share.ahead() * 3 / 2);
-    }
+    const bool spares = !share.host().link_is_full();
+    room_.took(taken_.piece->reserved(), spares ? waited : duration(0), now);
+    const bool waits = took_at_ && consumer_.waits(waited, now - *took_at_);
+    if (waits && spares && share.has_measured()) room_.raise(first_room_ + share.ahead(longest_) * 3 / 2);
     took_at_ = now;
   }
 
@@ -413,6 +414,7 @@ class epoch_reader {
       if (piece->samples() > 1 && piece->groups().empty()) piece = made(1);
     }
     piece->hold(held_);
+    longest_ = std::max(longest_, piece->reserved() / std::max<std::size_t>(piece->ranges().size(), 1));
     for (std::size_t i = 0; i < piece->ranges().size(); ++i) {
       const slice_piece::range& r = piece->ranges()[i];
       if (r.done) continue;
@@ -800,6 +802,7 @@ class epoch_reader {
   std::uint64_t failed_shard_ = 0;
   item_place failed_place_;
   std::size_t held_ = 0;     // bytes
+  std::size_t longest_ = 0;  // the memory that a range of a piece takes, in the mean, at most
   std::size_t under_way_ = 0;        // bytes
   std::size_t first_under_way_ = 0;  // requests for samples of the first step
   std::size_t local_under_way_ = 0;  // requests of a local disk
