@@ -336,7 +336,7 @@ TEST_CASE("first reads that come in one go, as the loop stood still, do not make
     reading<read_controller> model(s, c, seed);
     model.until(0.04);
     model.store().at_once = 0;
-    CHECK(model.until(1.04) > 0.75e9);
+    CHECK(model.until(1.04) > 0.65e9);  // 0.42e9, where they do
   }
 }
 
