@@ -16,24 +16,24 @@ namespace millrace::detail {
 /// A read takes the time to its first byte and then its length over the rate of its connection: a few reads at the
 /// start tell both. From then on the rate of all is measured in intervals. Where it is what that many reads bring one
 /// by one, nothing limits them but their number, which grows threefold until memory or `requests` bounds it; where it
-/// is less, the link or the store is the limit, and there are `slack` times as many as fill it. Growth that brings
-/// nothing is undone, and not tried again for a while: then the loop that receives is the limit. Every few intervals a
-/// few more, or a few fewer, are tried in turn: more are kept where the rate follows, fewer where it does not fall. A
-/// rate that falls makes more be tried at once, which tells a slower link from reads that take longer. (As BBR does for
-/// bytes in flight: Cardwell et al., ACM Queue 14(5), 2016; here the unit is a request, and only what requests took is
-/// seen.)
+/// is less in two intervals in turn, as a machine that stands still for a moment looks the same in one, the link or the
+/// store is the limit, and there are `slack` times as many as fill it. Growth that brings nothing is undone, and not
+/// tried again for a while: then the loop that receives is the limit. Every few intervals a few more, or a few fewer,
+/// are tried in turn: more are kept where the rate follows, fewer where it does not fall. A rate that falls makes more
+/// be tried at once, which tells a slower link from reads that take longer. (As BBR does for bytes in flight: Cardwell
+/// et al., ACM Queue 14(5), 2016; here the unit is a request, and only what requests took is seen.)
 ///
 /// Reads are as long as possible, as long as the memory holds the number wanted and 64 or more finish in a second: long
 /// ones cost less CPU. What a request costs counts as time in which a loop receives nothing. Not for several threads.
 class read_controller {
  public:
   struct bounds {
-    std::size_t bytes = 128 * MiB;    ///< of reads in flight, and finished ones that wait for their turn
-    std::size_t longest = 8 * MiB;    ///< of one read
-    std::size_t shortest = 1 * MiB;   ///< of one read, unless `longest` is less
-    std::size_t requests = 128;       ///< in flight, at most
-    std::size_t start = 6;            ///< in flight before anything is known of the store
-    std::size_t loops = 1;            ///< that receive them, in turn: four for each of them are in flight at least
+    std::size_t bytes = 128 * MiB;   ///< of reads in flight, and finished ones that wait for their turn
+    std::size_t longest = 8 * MiB;   ///< of one read
+    std::size_t shortest = 1 * MiB;  ///< of one read, unless `longest` is less
+    std::size_t requests = 128;      ///< in flight, at most
+    std::size_t start = 6;           ///< in flight before anything is known of the store
+    std::size_t loops = 1;           ///< that receive them, in turn: four for each of them are in flight at least
   };
 
   explicit read_controller(const bounds& b) noexcept;
@@ -105,12 +105,12 @@ class read_controller {
   std::size_t requests_;
   std::size_t part_;
   state state_ = state::learning;
-  double first_ = 0;  // seconds to the first byte, of reads that nothing limited
-  double rate_ = 1;   // bytes in a second of one connection, of the same
+  double first_ = 0;     // seconds to the first byte, of reads that nothing limited
+  double rate_ = 1;      // bytes in a second of one connection, of the same
   bool guessed_ = true;  // both are of the first three reads
   double length_ = 0;    // the mean length of the reads that told both
   bool measured_ = false;
-  double object_ = 0;  // the mean size of objects, where most reads are of whole ones; 0: longer than any part
+  double object_ = 0;    // the mean size of objects, where most reads are of whole ones; 0: longer than any part
   time_point latest_{};  // read that finished
   // The interval.
   bool begun_ = false;
@@ -135,9 +135,10 @@ class read_controller {
     double first;
     double rate;
     bool guessed;
-  } before_{};              // the latest growth
-  double grown_from_ = 0;   // rate before it; 0: it was the first one
-  int useless_growth_ = 0;  // intervals without another one, since growth brought less
+  } before_{};               // the latest growth
+  double grown_from_ = 0;    // rate before it; 0: it was the first one
+  double doubted_rate_ = 0;  // after it, where it brought too little and is measured once more; 0: not yet
+  int useless_growth_ = 0;   // intervals without another one, since growth brought less
   bool more_next_ = false;
   bool blocked_ = false;  // memory is full of reads that wait for their turn
 };

@@ -72,8 +72,7 @@ MILLRACE_INLINE void read_controller::aim(double rate) noexcept {
   double best = 0;
   for (std::size_t p = bounds_.longest; p >= bounds_.shortest; p /= 2) best = std::max(best, brings(p));
   std::size_t p = bounds_.longest;
-  while (p / 2 >= bounds_.shortest &&
-         (brings(p) < enough * best || rate < finished_in_a_second * length(p))) {
+  while (p / 2 >= bounds_.shortest && (brings(p) < enough * best || rate < finished_in_a_second * length(p))) {
     p /= 2;
   }
   part_ = p;
@@ -89,6 +88,7 @@ MILLRACE_INLINE bool read_controller::known_by_short_reads() const noexcept {
 MILLRACE_INLINE void read_controller::enter(state s, time_point now) noexcept {
   state_ = s;
   intervals_ = 0;
+  doubted_rate_ = 0;
   begun_ = false;
   settled_ = now + duration(static_cast<std::int64_t>(1e9 * (first_ + length(part_) / rate_)));
 }
@@ -136,6 +136,10 @@ MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes
   flying_ += static_cast<double>(in_flight);
   if (state_ == state::learning) {
     if (count_ < 3) return;
+    // A loop that stood still receives all of each in one go, which does not tell the rate of a connection. (A near
+    // store's first bytes come as soon as that, and its reads in one go because it is fast.)
+    constexpr double near = 2e-3;
+    bodies_ = std::max(bodies_, 0.25 * (waits_ - near * count_));
     learn();
     // Those to come are longer than the first ones, and bring more, unless these were too short to tell.
     const double more = object_ > 0 ? 8 : 4;  // small objects take little memory
@@ -187,8 +191,19 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
     case state::growing: {
       // The first reads of all that finish are the fastest of those in flight: the wait for first bytes is longer than
       // they say. Where connections are as fast as they were, it is not the link that makes it longer.
-      const bool misjudged = std::exchange(guessed_, false) && body_rate() >= 0.75 * rate_;
-      if (rate >= 0.75 * unlimited || misjudged) return grow(rate, flying, now);
+      const bool misjudged = guessed_ && body_rate() >= 0.75 * rate_;
+      // A machine that stands still for a tenth of a second looks like a full link: it is measured again. Too many
+      // reads for another interval cost nothing; too few would be kept for several.
+      const bool again = doubted_rate_ > 0;
+      const bool paid = misjudged || rate >= (again ? 0.85 : 0.75) * unlimited;
+      if (!paid && !again) {
+        doubted_rate_ = rate;
+        begun_ = false;
+        return;
+      }
+      guessed_ = false;
+      if (paid) return grow(rate, flying, now);
+      rate = std::max(rate, doubted_rate_);
       if (rate < 1.1 * grown_from_) {
         // More brought nothing: what seemed to be the store's time was the wait for something else, a busy loop, say.
         first_ = before_.first;
