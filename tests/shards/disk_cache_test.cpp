@@ -509,6 +509,19 @@ TEST_CASE("the store's checksum is asked for until an object is cached that agre
     CHECK(fetched(loop, cache, *store));
     CHECK(store->checks == 1);
   }
+  SECTION("nor where only its ETag is known") {
+    CHECK(fetched(loop, cache, *store));
+    const auto whole = [](std::shared_ptr<const storage> from, shard object) -> task<std::size_t> {
+      auto chunks = from_range(std::vector<shard>{std::move(object)}) | fetch(from);
+      std::size_t came = 0;
+      while (auto c = co_await chunks.next()) came += c->data.size();
+      co_return came;
+    };
+    shard object("mem:0");
+    object.etag = store->etag;
+    CHECK(block_on(coroutine_context(loop), whole(cache, object)) == 3 * MiB);
+    CHECK(store->checks == 1);
+  }
   SECTION("it came damaged, and is not kept") {
     store->damaged_on_the_way = true;
     CHECK_THROWS_AS(fetched(loop, cache, *store), s3::checksum_error);

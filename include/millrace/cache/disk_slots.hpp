@@ -163,6 +163,9 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// Forgets what is kept of [offset, end), and what this process is about to write of the same blocks.
   void forget(const std::string& url, std::uint64_t offset, std::uint64_t end);
 
+  /// The size of an object, by the header of one of its blocks; nothing where that is not here.
+  MILLRACE_COROUTINE task<std::optional<std::uint64_t>> total_of(cached_version wanted, std::uint64_t block);
+
   /// Whether all blocks of a version are here and the object as a whole was compared with the store's checksum.
   bool compared(const cached_version& version);
   /// Notes that it was, for compared().

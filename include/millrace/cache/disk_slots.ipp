@@ -619,25 +619,30 @@ MILLRACE_COROUTINE_BODY task<std::int64_t> disk_slots::transfer(file_request r, 
   co_return done;
 }
 
+MILLRACE_COROUTINE_BODY task<std::optional<std::uint64_t>> disk_slots::total_of(cached_version wanted,
+                                                                                std::uint64_t block) {
+  const std::optional<found> there = find(place_of(wanted.url, block));
+  if (!there || there->at.slot == 0 || there->at.slot == no_slot || there->at.filled == 0) co_return std::nullopt;
+  aligned memory = aligned_bytes(cache_page);
+  file_request r;
+  r.data = memory.data();
+  r.size = cache_page;
+  r.offset = (there->at.slot - 1) * cache_page;
+  const std::int64_t got = co_await transfer(r, known_headers_, memory.memory.share(0, memory.memory.capacity()));
+  const auto& h = *reinterpret_cast<const slot_header*>(memory.data());
+  if (got != static_cast<std::int64_t>(cache_page) || !whole(h) || !key_fits(h, wanted, block)) co_return std::nullopt;
+  co_return h.total;
+}
+
 MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_version wanted, std::uint64_t offset,
                                                                    std::size_t length, slab_pool slabs) {
   reading out;
   protect(url_folders::folder_of(wanted.url));
   std::uint64_t end = offset + length;
-  if (!wanted.total) {  // by the header of the first block
-    const std::optional<found> first = find(place_of(wanted.url, offset / block_bytes));
-    if (!first || first->at.slot == 0 || first->at.slot == no_slot || first->at.filled == 0) co_return std::move(out);
-    aligned memory = aligned_bytes(cache_page);
-    file_request r;
-    r.data = memory.data();
-    r.size = cache_page;
-    r.offset = (first->at.slot - 1) * cache_page;
-    const std::int64_t got = co_await transfer(r, known_headers_, memory.memory.share(0, memory.memory.capacity()));
-    const auto& h = *reinterpret_cast<const slot_header*>(memory.data());
-    if (got != static_cast<std::int64_t>(cache_page) || !whole(h) || !key_fits(h, wanted, offset / block_bytes)) {
-      co_return std::move(out);
-    }
-    wanted.total = h.total;
+  if (!wanted.total) {
+    task<std::optional<std::uint64_t>> asking = total_of(wanted, offset / block_bytes);
+    wanted.total = co_await std::move(asking);
+    if (!wanted.total) co_return std::move(out);
   }
   end = std::min(end, *wanted.total);
   if (offset >= end) co_return std::move(out);

@@ -394,6 +394,10 @@ task<std::unique_ptr<object_check>> basic_disk_cache_storage<Unused>::check_of(
   std::shared_ptr<detail::disk_slots> slots;
   if (ex.as_event_loop() != nullptr) slots = state->slots(ex);
   const bool cached = slots != nullptr && detail::is_strong_etag(version.etag);
+  if (cached && !version.total) {
+    task<std::optional<std::uint64_t>> finding = slots->total_of(version, 0);
+    version.total = co_await std::move(finding);
+  }
   if (cached && slots->compared(version)) co_return nullptr;
   task<std::unique_ptr<object_check>> asking = inner->check(std::move(object), std::move(etag));
   std::unique_ptr<object_check> answer = co_await std::move(asking);
