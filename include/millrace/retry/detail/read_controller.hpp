@@ -16,12 +16,13 @@ namespace millrace::detail {
 /// A read takes the time to its first byte and then its length over the rate of its connection: a few reads at the
 /// start tell both. From then on the rate of all is measured in intervals. Where it is what that many reads bring one
 /// by one, nothing limits them but their number, which grows threefold until memory or `requests` bounds it; where it
-/// is less in two intervals in turn, as a machine that stands still for a moment looks the same in one, the link or the
-/// store is the limit, and there are `slack` times as many as fill it. Growth that brings nothing is undone, and not
-/// tried again for a while: then the loop that receives is the limit. Every few intervals a few more, or a few fewer,
-/// are tried in turn: more are kept where the rate follows, fewer where it does not fall. A rate that falls makes more
-/// be tried at once, which tells a slower link from reads that take longer. (As BBR does for bytes in flight: Cardwell
-/// et al., ACM Queue 14(5), 2016; here the unit is a request, and only what requests took is seen.)
+/// is less, the link or the store is the limit, and there are `slack` times as many as fill it. (Far away it must be
+/// less in two intervals: a machine that stands still for a moment looks the same in one.) Growth that brings nothing
+/// is undone, and not tried again for a while: then the loop that receives is the limit. Every few intervals a few
+/// more, or a few fewer, are tried in turn: more are kept where the rate follows, fewer where it does not fall. A rate
+/// that falls makes more be tried at once, which tells a slower link from reads that take longer. (As BBR does for
+/// bytes in flight: Cardwell et al., ACM Queue 14(5), 2016; here the unit is a request, and only what requests took is
+/// seen.)
 ///
 /// Reads are as long as possible, as long as the memory holds the number wanted and 64 or more finish in a second: long
 /// ones cost less CPU. What a request costs counts as time in which a loop receives nothing. Not for several threads.

@@ -193,10 +193,11 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
       // they say. Where connections are as fast as they were, it is not the link that makes it longer.
       const bool misjudged = guessed_ && body_rate() >= 0.75 * rate_;
       // A machine that stands still for a tenth of a second looks like a full link: it is measured again. Too many
-      // reads for another interval cost nothing; too few would be kept for several.
-      const bool again = doubted_rate_ > 0;
-      const bool paid = misjudged || rate >= (again ? 0.85 : 0.75) * unlimited;
-      if (!paid && !again) {
+      // reads for another interval cost little; too few would be kept for several. Where reads are short, intervals
+      // are, too, and more reads would touch memory for nothing.
+      const bool sure = doubted_rate_ > 0 || first_ + length(part_) / rate_ < 20e-3;
+      const bool paid = misjudged || rate >= (doubted_rate_ > 0 ? 0.85 : 0.75) * unlimited;
+      if (!paid && !sure) {
         doubted_rate_ = rate;
         begun_ = false;
         return;
