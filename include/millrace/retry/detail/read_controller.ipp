@@ -136,10 +136,6 @@ MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes
   flying_ += static_cast<double>(in_flight);
   if (state_ == state::learning) {
     if (count_ < 3) return;
-    // A loop that stood still receives all of each in one go, which does not tell the rate of a connection. (A near
-    // store's first bytes come as soon as that, and its reads in one go because it is fast.)
-    constexpr double near = 2e-3;
-    bodies_ = std::max(bodies_, 0.25 * (waits_ - near * count_));
     learn();
     // Those to come are longer than the first ones, and bring more, unless these were too short to tell.
     const double more = object_ > 0 ? 8 : 4;  // small objects take little memory
