@@ -36,7 +36,7 @@ struct engine_options {
   long connections_per_host = 64;
   long connections = 256;  ///< open at once in all, counted in the same way, and kept for reuse
   /// libcurl's read size per call: memory of each exchange in flight. 16 KiB would double the CPU cost.
-  long receive_buffer = 64 * 1024;
+  long receive_buffer = 128 * 1024;
 };
 
 }  // namespace millrace::http
