@@ -328,6 +328,18 @@ TEST_CASE("a machine that stands still for a moment does not look like a full li
   }
 }
 
+TEST_CASE("first reads that come in one go, as the loop stood still, do not make the store a fast one") {
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    store_model s{.first_byte = 15e-3, .spread = 0.2, .connection = 85e6, .link = 1.6e9};
+    s.at_once = 2 * MiB;
+    read_controller c({.bytes = memory});
+    reading<read_controller> model(s, c, seed);
+    model.until(0.04);
+    model.store().at_once = 0;
+    CHECK(model.until(1.04) > 1.1e9);  // 0.43e9, where they do
+  }
+}
+
 TEST_CASE("short reads that come in one go do not tell the rate of a connection") {
   // As epochs() begins: first samples, and then slices. Without what came later the first would look like 4 GB/s each.
   for (const std::size_t few : {20, 60, 150}) {

@@ -92,8 +92,9 @@ class read_controller {
   /// Chooses length and number for so many bytes in a second.
   void aim(double rate) noexcept;
   void set_requests(double n) noexcept;
-  /// Whether what is known of a connection is known by short reads alone, and differs from what longer ones show now.
-  bool known_by_short_reads() const noexcept;
+  /// Whether what is known of a connection is known by short reads alone, or by the first three as they came in one go,
+  /// and differs from what is seen now.
+  bool known_by_too_little() const noexcept;
   /// What finishes until reads begun before have ended is of the state before.
   void enter(state s, time_point now) noexcept;
   void learn() noexcept;

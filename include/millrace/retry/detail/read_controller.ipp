@@ -79,10 +79,14 @@ MILLRACE_INLINE void read_controller::aim(double rate) noexcept {
   set_requests(std::max(fewest(), slack * rate / alone(length(p)) + 1));
 }
 
-MILLRACE_INLINE bool read_controller::known_by_short_reads() const noexcept {
+MILLRACE_INLINE bool read_controller::known_by_too_little() const noexcept {
   if (state_ != state::growing && state_ != state::holding) return false;
   const double now = bytes_ / count_;
-  return length_ < 512 * 1024 && now > 2 * length_ && body_rate() < 0.5 * rate_;
+  if (length_ < 512 * 1024 && now > 2 * length_ && body_rate() < 0.5 * rate_) return true;
+  // The first three reads came in one go, as the loop stood still: to share a link, too few are in flight. (A near
+  // store's come like that as it is fast, and its link is full.)
+  constexpr double near = 5e-3;
+  return guessed_ && state_ == state::growing && first_ > near && body_rate() < rate_ / 8;
 }
 
 MILLRACE_INLINE void read_controller::enter(state s, time_point now) noexcept {
@@ -176,7 +180,7 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
   if (state_ == state::growing || state_ == state::holding) full_ = rate < 0.75 * unlimited;
   blocked_ = flying < 0.8 * static_cast<double>(requests_);
   if (learn_size()) return grow(rate, flying, now);
-  if (known_by_short_reads()) {
+  if (known_by_too_little()) {
     grow(rate, flying, now);
     before_.guessed = true;
     return;
