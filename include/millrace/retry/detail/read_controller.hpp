@@ -110,6 +110,7 @@ class read_controller {
   double first_ = 0;     // seconds to the first byte, of reads that nothing limited
   double rate_ = 1;      // bytes in a second of one connection, of the same
   bool guessed_ = true;  // both are of the first three reads
+  double together_ = 0;  // the same, of all connections in flight then
   double length_ = 0;    // the mean length of the reads that told both
   bool measured_ = false;
   double object_ = 0;    // the mean size of objects, where most reads are of whole ones; 0: longer than any part

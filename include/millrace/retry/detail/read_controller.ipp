@@ -83,10 +83,10 @@ MILLRACE_INLINE bool read_controller::known_by_too_little() const noexcept {
   if (state_ != state::growing && state_ != state::holding) return false;
   const double now = bytes_ / count_;
   if (length_ < 512 * 1024 && now > 2 * length_ && body_rate() < 0.5 * rate_) return true;
-  // The first three reads came in one go, as the loop stood still: to share a link, too few are in flight. (A near
-  // store's come like that as it is fast, and its link is full.)
+  // The first three reads came in one go, as the loop stood still: a link that all share would bring as much as then.
+  // (A near store's come like that as it is fast, and the loop is the limit.)
   constexpr double near = 5e-3;
-  return guessed_ && state_ == state::growing && first_ > near && body_rate() < rate_ / 8;
+  return guessed_ && state_ == state::growing && first_ > near && body_rate() * flying_ / count_ < together_ / 4;
 }
 
 MILLRACE_INLINE void read_controller::enter(state s, time_point now) noexcept {
@@ -100,6 +100,7 @@ MILLRACE_INLINE void read_controller::enter(state s, time_point now) noexcept {
 MILLRACE_INLINE void read_controller::learn() noexcept {
   first_ = waits_ / count_;
   rate_ = body_rate();
+  together_ = rate_ * flying_ / count_;
   length_ = bytes_ / count_;
   object_ = 2 * wholes_ > count_ ? bytes_ / count_ : 0;
   measured_ = true;
