@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -71,6 +72,21 @@ TEST_CASE("a coroutine that belongs to no run has a context: no budget, a pool o
     }
   };
   block_on(loop, local::look(loop));
+}
+
+TEST_CASE("a loop that belongs to no runtime keeps its slabs from one pipeline to the next") {
+  testing::virtual_loop loop;
+  struct local {
+    static task<slab_pool> pool(std::size_t bytes) {
+      const coroutine_context here = co_await this_context();
+      co_return here.runtime().slabs(bytes);
+    }
+  };
+  block_on(loop, local::pool(64 * KiB)).acquire();
+  CHECK(block_on(loop, local::pool(64 * KiB)).has_free());
+  CHECK_FALSE(block_on(loop, local::pool(128 * KiB)).has_free());
+  testing::virtual_loop other;
+  CHECK_FALSE(block_on(other, local::pool(64 * KiB)).has_free());
 }
 
 TEST_CASE("the context of a run flows down to generators, tasks and spawned tasks, with metrics and without") {

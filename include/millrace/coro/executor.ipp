@@ -12,10 +12,30 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/executor.hpp>
+#include <millrace/memory/slab_pool.hpp>
+
+namespace millrace::detail {
+
+/// The slabs of a loop that belongs to no runtime: their pages are touched once.
+class kept_slabs final : public executor_service {
+ public:
+  std::vector<slab_pool> pools;
+};
+
+MILLRACE_INLINE slab_pool loop_parts::slabs(std::size_t bytes) {
+  std::vector<slab_pool>& pools = executor_.service<kept_slabs>().pools;
+  for (const slab_pool& each : pools) {
+    if (each.slab_bytes() == bytes) return each;
+  }
+  return pools.emplace_back(bytes);
+}
+
+}  // namespace millrace::detail
 
 namespace millrace {
 

@@ -224,6 +224,8 @@ class loop_parts final : public runtime_parts {
  public:
   explicit loop_parts(executor& ex) noexcept : executor_(ex) {}
   executor& next_loop() noexcept override { return executor_; }
+  /// The loop's, from one pipeline on it to the next.
+  MILLRACE_INLINE slab_pool slabs(std::size_t bytes) override;
 
  private:
   executor& executor_;
