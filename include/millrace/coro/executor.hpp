@@ -162,6 +162,22 @@ class executor_service {
   virtual bool linger() noexcept { return false; }
 };
 
+namespace detail {
+
+/// The parts of a loop that belongs to no runtime.
+class loop_parts final : public runtime_parts {
+ public:
+  explicit loop_parts(executor& ex) noexcept : executor_(ex) {}
+  executor& next_loop() noexcept override { return executor_; }
+  /// The loop's, from one pipeline on it to the next.
+  MILLRACE_INLINE slab_pool slabs(std::size_t bytes) override;
+
+ private:
+  executor& executor_;
+};
+
+}  // namespace detail
+
 /// Runs coroutines on one thread: a run queue, timers, an inbox for other threads, and what derived classes add (a
 /// kernel ring, an epoll set, a virtual clock).
 ///

@@ -217,22 +217,6 @@ class runtime_parts {
   ~runtime_parts() = default;
 };
 
-namespace detail {
-
-/// The parts of a loop that belongs to no runtime.
-class loop_parts final : public runtime_parts {
- public:
-  explicit loop_parts(executor& ex) noexcept : executor_(ex) {}
-  executor& next_loop() noexcept override { return executor_; }
-  /// The loop's, from one pipeline on it to the next.
-  MILLRACE_INLINE slab_pool slabs(std::size_t bytes) override;
-
- private:
-  executor& executor_;
-};
-
-}  // namespace detail
-
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
