@@ -126,16 +126,21 @@ int train(const std::vector<std::string>& words) {
   model trained;
   std::uint64_t batches = 0;
   std::string before = run.state();
+  std::string saved = before;  // what goes into a checkpoint now
   for (const std::vector<mill::sample>& batch : run) {
     char go = 0;
     if (::read(STDIN_FILENO, &go, 1) != 1) return 3;
     trained.train(batch, *indexes, prefix);
     const std::string state = run.state();
-    if (++batches % every == 0) save(path + std::to_string(batches), (late ? before : state) + "\n" + trained.text());
+    saved = late ? before : state;
+    if (++batches % every == 0) save(path + std::to_string(batches), saved + "\n" + trained.text());
     before = state;
     write_all(STDOUT_FILENO, ".");
   }
-  save(path + std::to_string(batches), run.state() + "\n" + trained.text());
+  // Where ranks are killed at the end, one may have saved these batches in the loop and another one here: the state must
+  // be the same, the late one as well.
+  if (!late) saved = run.state();
+  save(path + std::to_string(batches), saved + "\n" + trained.text());
   return 0;
 }
 
