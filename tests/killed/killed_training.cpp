@@ -137,8 +137,8 @@ int train(const std::vector<std::string>& words) {
     before = state;
     write_all(STDOUT_FILENO, ".");
   }
-  // Where ranks are killed at the end, one may have saved these batches in the loop and another one here: the state must
-  // be the same, the late one as well.
+  // Where ranks are killed at the end, one may have saved these batches in the loop and another one here: the state
+  // must be the same, the late one as well.
   if (!late) saved = run.state();
   save(path + std::to_string(batches), saved + "\n" + trained.text());
   return 0;

@@ -44,8 +44,8 @@ enum class index_way : unsigned char {
 
 struct index_shard_options {
   index_way way = index_way::cheaper;
-  /// Bytes of one request of a stream; at least 64 KiB.
-  std::size_t part = 8 * MiB;
+  /// Bytes of one request of a stream; at least 64 KiB. epochs() reads up to 16 shards at a time.
+  std::size_t part = 4 * MiB;
   /// Bytes of one request for headers, with what small members follow; at least 512.
   std::size_t hop = 16 * KiB;
   /// What a request costs beside its bytes, in bytes: about what could be read in the time that it takes to answer.
