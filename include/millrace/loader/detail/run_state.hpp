@@ -251,6 +251,7 @@ class blocking_queue {
       const std::size_t bytes = item_bytes(item);
       items_.push_back(std::move(item));
       window_.add(bytes);
+      ++pushed_;
       if (several_) {
         largest_ = bytes > largest_ ? bytes : largest_;
         told = waits_since_ != 0 && !holds_back();
@@ -391,6 +392,12 @@ class blocking_queue {
     {
       const std::lock_guard lock(mutex_);
       flush_sent_ = false;
+      if (held_back_ && executor_ != nullptr && pushed_ != std::exchange(seen_, pushed_)) {
+        // The executor came by with more at hand: a turn ends after executor::inline_budget of them as well.
+        flush_sent_ = true;
+        executor_->post_remote(flush_);
+        return;
+      }
       if (!std::exchange(held_back_, false)) return;
     }
     filled_.notify_one();
@@ -427,7 +434,7 @@ class blocking_queue {
     if (taken_ >= limit_ && !(ended_ && items_.empty())) stopped_ = true;
   }
 
-  static constexpr std::int64_t hold_back = 50'000;  // nanoseconds
+  static constexpr std::int64_t hold_back = 200'000;  // nanoseconds
 
   mutable std::mutex mutex_;
   window window_;
@@ -437,6 +444,8 @@ class blocking_queue {
   std::int64_t waits_since_ = 0;  // the thread, for an item; 0: it does not
   bool held_back_ = false;        // items that the thread has not been woken for
   bool flush_sent_ = false;
+  std::uint64_t pushed_ = 0;
+  std::uint64_t seen_ = 0;  // of those, when flush() ran
   std::condition_variable filled_;
   std::deque<T> items_;
   bool ended_ = false;
