@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -25,11 +26,26 @@ MILLRACE_INLINE void wake_event::clear() noexcept {
   }
 }
 
-MILLRACE_INLINE void epoll_set::set(int fd, unsigned events, std::uint64_t tag, bool registered) {
+MILLRACE_INLINE void epoll_set::set(int fd, unsigned events, std::uint64_t tag) {
   epoll_event e{};
   e.events = events;
   e.data.u64 = tag;
-  if (::epoll_ctl(fd_.get(), registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &e) != 0) fail("epoll_ctl(2)");
+  const int call = registered(fd, tag) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+  if (::epoll_ctl(fd_.get(), call, fd, &e) != 0) fail("epoll_ctl(2)");
+  const auto place = static_cast<std::size_t>(fd);
+  try {
+    if (tags_.size() <= place) tags_.resize(place + 1, no_tag);
+  } catch (...) {
+    ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    throw;
+  }
+  tags_[place] = tag;
+}
+
+MILLRACE_INLINE void epoll_set::remove(int fd, std::uint64_t tag) noexcept {
+  if (!registered(fd, tag)) return;
+  ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr);  // fails where the descriptor was closed
+  tags_[static_cast<std::size_t>(fd)] = no_tag;
 }
 
 MILLRACE_INLINE int epoll_set::wait_for(epoll_event* events, std::optional<duration> timeout) noexcept {
