@@ -4,6 +4,8 @@
 #include <millrace/loop/event_loop.hpp>
 #include <millrace/loop/ring_loop.hpp>
 
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -165,6 +167,50 @@ TEST_CASE("a descriptor whose number comes back gets nothing meant for the forme
     loop.run_until([&] { return new_watch.calls == 1; });
     loop.unwatch(new_watch);
   }
+}
+
+TEST_CASE("a watch whose descriptor was closed takes nothing from the watch that has its number now", "[loop]") {
+  MILLRACE_EACH_LOOP(loop);
+  const two_ends quiet[8];  // as many as the tiny ring polls itself: the others are in its epoll set
+  probe others[8];
+  for (std::size_t i = 0; i < 8; ++i) loop.watch(others[i], quiet[i].in.get(), POLLIN);
+  two_ends former;
+  two_ends fresh;
+  const int number = former.in.get();
+  probe stale;
+  loop.watch(stale, number, POLLIN);
+  turns(loop, 3);
+  REQUIRE(::dup2(fresh.in.get(), number) == number);  // closes the former while it is watched
+  probe current;
+  loop.watch(current, number, POLLIN);
+  turns(loop, 3);
+  bool ended = false;
+  SECTION("when it ends") {
+    loop.unwatch(stale);
+    ended = true;
+  }
+  SECTION("when it changes") {
+    try {
+      loop.watch(stale, number, POLLIN | POLLOUT);
+    } catch (const io_error& e) {  // at the back end's choice
+      CHECK(e.code() == EEXIST);
+    }
+    turns(loop, 3);
+  }
+  fresh.write();
+  struct alarm final : timer_node {
+    void fire() noexcept override { fired = true; }
+    bool fired = false;
+  } too_late;
+  loop.add_timer(too_late, loop.now() + std::chrono::seconds(5));
+  loop.run_until([&] { return current.calls > 0 || too_late.fired; });
+  CHECK(current.calls > 0);
+  CHECK((current.events & POLLIN) != 0);
+  if (ended) CHECK(stale.calls == 0);
+  loop.remove_timer(too_late);
+  loop.unwatch(stale);
+  loop.unwatch(current);
+  for (probe& w : others) loop.unwatch(w);
 }
 
 TEST_CASE("a watch moves to a new descriptor of the same number inside its callback", "[loop]") {

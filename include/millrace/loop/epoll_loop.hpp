@@ -81,7 +81,7 @@ namespace millrace {
 class epoll_loop : public event_loop {
  public:
   /// Throws io_error when there are no descriptors left.
-  epoll_loop() { epoll_.set(wake_.fd(), POLLIN, wake_tag, false); }
+  epoll_loop() { epoll_.set(wake_.fd(), POLLIN, wake_tag); }
   ~epoll_loop() override {
     shut_down();
     MILLRACE_ASSERT(watches_.live() == 0 || !process().here(), "an event loop was destroyed before its watches");
@@ -107,7 +107,7 @@ class epoll_loop : public event_loop {
   detail::watch_table& watches() noexcept { return watches_; }
 
  private:
-  static constexpr std::uint64_t wake_tag = ~std::uint64_t(0);
+  static constexpr std::uint64_t wake_tag = detail::epoll_set::no_tag - 1;  // no slot's
 
   void dispatch(std::uint64_t tag, unsigned events) noexcept;
 

@@ -134,7 +134,7 @@ MILLRACE_INLINE void epoll_loop::watch(fd_watch& w, int fd, unsigned poll_events
   if (!w.watched()) {
     const std::uint32_t index = watches_.attach(w);
     try {
-      epoll_.set(fd, poll_events, watches_.tag(index), false);
+      epoll_.set(fd, poll_events, watches_.tag(index));
     } catch (...) {
       watches_.detach(w);
       throw;
@@ -144,20 +144,22 @@ MILLRACE_INLINE void epoll_loop::watch(fd_watch& w, int fd, unsigned poll_events
     return;
   }
   watches_.check(w);
-  detail::watch_table::slot& s = watches_.at(watches_.index_of(w));
+  const std::uint32_t index = watches_.index_of(w);
+  detail::watch_table::slot& s = watches_.at(index);
   if (s.fd == fd && s.events == poll_events) return;
   if (s.fd != fd) {
     unwatch(w);
     watch(w, fd, poll_events);
     return;
   }
-  epoll_.set(fd, poll_events, watches_.tag(watches_.index_of(w)), true);
+  epoll_.set(fd, poll_events, watches_.tag(index));
   s.events = poll_events;
 }
 
 MILLRACE_INLINE void epoll_loop::unwatch(fd_watch& w) noexcept {
   if (!w.watched()) return;
-  if (process().here()) epoll_.remove(watches_.at(watches_.index_of(w)).fd);  // the set is the parent's, too
+  const std::uint32_t index = watches_.index_of(w);
+  if (process().here()) epoll_.remove(watches_.at(index).fd, watches_.tag(index));  // the set is the parent's, too
   watches_.detach(w);
 }
 

@@ -271,7 +271,7 @@ MILLRACE_INLINE void ring_loop::list(std::uint32_t index) noexcept {
 MILLRACE_INLINE void ring_loop::disarm(std::uint32_t index) noexcept {
   slot& s = watches_.at(index);
   if (s.polled) cancels_.push_back(detail::ring_data_of_watch(watches_.tag(index)));
-  if (s.in_epoll) overflow_->remove(s.fd);
+  if (s.in_epoll) overflow_->remove(s.fd, watches_.tag(index));
   s.polled = s.in_epoll = false;
 }
 
@@ -456,7 +456,7 @@ MILLRACE_INLINE void ring_loop::move_to_epoll(std::uint32_t index) {
       overflow_.emplace();
       arm_overflow();
     }
-    overflow_->set(s.fd, s.events, watches_.tag(index), false);
+    overflow_->set(s.fd, s.events, watches_.tag(index));
     s.in_epoll = true;
   } catch (...) {  // out of descriptors, or of what a user may watch: this watch's trouble, not the loop's
     s.broken = true;

@@ -75,17 +75,26 @@ static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT && POLLERR == EPOLLERR &&
               "epoll and poll name the same events with the same bits");
 
 /// A level-triggered epoll set whose events carry a tag.
+///
+/// The kernel names a registration by the number of its descriptor, and forgets it when the descriptor is closed. The
+/// number may then come back and be registered with another tag, before the owner of the first tag knows: therefore
+/// only the tag that was registered last for a number changes or removes its registration.
 class epoll_set {
  public:
+  static constexpr std::uint64_t no_tag = ~std::uint64_t(0);
+
   epoll_set() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {
     if (fd_.get() < 0) fail("epoll_create1(2)");
   }
 
   int fd() const noexcept { return fd_.get(); }
 
-  /// Registers `fd`, or changes its registration. Throws io_error (EPERM: a descriptor that cannot be polled).
-  void set(int fd, unsigned events, std::uint64_t tag, bool registered);
-  void remove(int fd) noexcept { ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+  /// Registers `fd`, or changes its registration where `tag` is the registered one. Throws io_error (EPERM: a
+  /// descriptor that cannot be polled; EEXIST: it is registered with another tag) or std::bad_alloc, and registers
+  /// nothing then.
+  void set(int fd, unsigned events, std::uint64_t tag);
+  /// Does nothing where another tag was registered for `fd` meanwhile.
+  void remove(int fd, std::uint64_t tag) noexcept;
 
   /// Waits (nullopt: for ever; not positive: not at all) and calls `visit(tag, events)` for a bounded number of events.
   /// False when the time was up and there was none.
@@ -101,6 +110,10 @@ class epoll_set {
  private:
   static constexpr int batch = 128;
 
+  bool registered(int fd, std::uint64_t tag) const noexcept {
+    const auto place = static_cast<std::size_t>(fd);
+    return place < tags_.size() && tags_[place] == tag;
+  }
   int wait_for(epoll_event* events, std::optional<duration> timeout) noexcept;
 
   [[noreturn]] static void fail(const char* call) {
@@ -109,6 +122,7 @@ class epoll_set {
   }
 
   owned_fd fd_;
+  std::vector<std::uint64_t> tags_;  // by descriptor: the one registered last, or no_tag
   bool precise_ = true;
 };
 

