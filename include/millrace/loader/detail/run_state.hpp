@@ -392,7 +392,8 @@ class blocking_queue {
     {
       const std::lock_guard lock(mutex_);
       flush_sent_ = false;
-      if (held_back_ && executor_ != nullptr && pushed_ != std::exchange(seen_, pushed_)) {
+      if (held_back_ && executor_ != nullptr && pushed_ != std::exchange(seen_, pushed_) &&
+          monotonic_ns() - waits_since_ < hold_back) {
         // The executor came by with more at hand: a turn ends after executor::inline_budget of them as well.
         flush_sent_ = true;
         executor_->post_remote(flush_);
