@@ -383,28 +383,28 @@ class hand {
 
 TEST_CASE("a window doubles as long as that spares waiting, and up to its bound") {
   hand h(2, 12);
-  h.round(80ms);
+  h.round(8ms);
   CHECK(h.size() == 4);
-  h.round(40ms);
+  h.round(4ms);
   CHECK(h.size() == 8);
-  h.round(20ms);
+  h.round(2ms);
   CHECK(h.size() == 12);
-  h.round(20ms);
+  h.round(2ms);
   CHECK(h.size() == 12);
   CHECK(hand(4, 2).size() == 2);
 }
 
 TEST_CASE("a window that was doubled in vain rests, and is then doubled again") {
   hand h(2, 64);
-  h.round(80ms);
+  h.round(8ms);
   CHECK(h.size() == 4);
   for (int i = 0; i < detail::read_window::rest; ++i) {
-    h.round(70ms);
+    h.round(7ms);
     CHECK(h.size() == 4);
   }
-  h.round(70ms);
+  h.round(7ms);
   CHECK(h.size() == 8);
-  h.round(40ms);  // less waiting: it goes on at once
+  h.round(4ms);  // less waiting: it goes on at once
   CHECK(h.size() == 16);
 }
 
@@ -430,28 +430,28 @@ TEST_CASE("of a window the bytes that are no reading ahead do not double, and a 
   CHECK(h.size() == 16);
 }
 
-TEST_CASE("a window stays while the consumer does not wait, or for less than a sixty-fourth of the time") {
-  hand h(2, 64);
-  for (int i = 0; i < 100; ++i) h.round(0ms, 100ms);
-  for (int i = 0; i < 100; ++i) h.round(10ms, 630ms);
-  CHECK(h.size() == 2);
-  h.round(10ms, 600ms);
-  CHECK(h.size() == 4);
+TEST_CASE("where doublings are undone a round lasts a while: a moment that was disturbed does not make one look paid") {
+  hand h(6, 8, 20);
+  for (int i = 0; i < 6; ++i) {
+    h.round(1ms);
+    CHECK(h.size() == 8);
+  }
+  h.round(1ms);  // 56 parts in 56 ms
+  CHECK(h.size() == 10);
 }
 
-TEST_CASE("a round of a window lasts a while: what disturbs some windows is no reason to double, nor a doubling paid") {
+TEST_CASE("a window stays while the consumer does not wait, or for less than a sixty-fourth of the time") {
   hand h(2, 64);
-  for (int i = 0; i < 6; ++i) {
-    h.round(4ms);
-    CHECK(h.size() == 2);
-  }
-  h.round(4ms);  // fourteen parts in 56 ms
+  for (int i = 0; i < 100; ++i) h.round(0ms, 10ms);
+  for (int i = 0; i < 100; ++i) h.round(1ms, 63ms);
+  CHECK(h.size() == 2);
+  h.round(1ms, 60ms);
   CHECK(h.size() == 4);
 }
 
 TEST_CASE("what the consumer does itself says nothing about a window") {
   hand h(2, 64);
-  h.round(80ms);
-  h.round(40ms, 2000ms);  // a validation in between
+  h.round(8ms);
+  h.round(4ms, 200ms);  // a validation in between
   CHECK(h.size() == 8);
 }

@@ -18,11 +18,11 @@ namespace millrace::detail {
 
 /// How many bytes `fetch` holds ahead at the moment: little at first, more as long as that spares its consumer waiting.
 ///
-/// A round is the time in which a window of bytes is delivered, and `least_round` at least. After a round in which the
-/// consumer waited, the window doubles. That has paid when the consumer waits less for each byte of the round that
-/// follows. Where it does not, because the link, the store or this machine is the limit, the window rests for `rest`
-/// rounds: the memory that is added then is a fifth of what has been read. The first half of a window counts for
-/// nothing: connections are new, and no window shortens the wait for the first byte.
+/// A round is the time in which a window of bytes is delivered. After a round in which the consumer waited, the
+/// window doubles. That has paid when the consumer waits less for each byte of the round that follows. Where it does
+/// not, because the link, the store or this machine is the limit, the window rests for `rest` rounds: the memory that
+/// is added then is a fifth of what has been read. The first half of a window counts for nothing: connections are new,
+/// and no window shortens the wait for the first byte.
 class read_window {
  public:
   static constexpr int rest = 4;
@@ -30,7 +30,8 @@ class read_window {
   static constexpr double noticed = 1.0 / 64;
   /// A doubling has paid when the consumer waits at most this share of what it waited before. Half would be ideal.
   static constexpr double paid = 0.7;
-  /// A round lasts at least so long: what other programs take of this machine must not look like a doubling that paid.
+  /// Where doublings are undone, a round lasts at least so long: what other programs take of this machine must not look
+  /// like a doubling that paid.
   static constexpr duration least_round = std::chrono::milliseconds(50);
 
   /// From `least` bytes towards `most`.

@@ -36,7 +36,7 @@ MILLRACE_INLINE void read_window::took(std::size_t held, duration waited, time_p
   held_ += held;
   waited_ += waited;
   if (held_ < (begun_ || undoes_ ? bytes_ : bytes_ / 2)) return;
-  if (begun_ && now - began_ < least_round) return;
+  if (begun_ && undoes_ && now - began_ < least_round) return;
   if (begun_) judge(now - began_);
   begun_ = true;
   began_ = now;
