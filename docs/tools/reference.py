@@ -38,6 +38,8 @@ def declarations(text):
             if kind == "preprocessor":
                 doc = []
         elif token == "{" and (not outside or parens == 0):
+            # The inline namespace of the version and the mode is no part of a name.
+            now = now.replace("::inline MILLRACE_ABI", "")
             named = re.search(r"\bnamespace\s+([\w:]*)\s*$", now) if outside else None
             if named:
                 scopes.append(named.group(1))

@@ -16,7 +16,7 @@
 /// What joins a training under mpirun to the library (component millrace::mpi). Including it, and nothing else of the
 /// library, needs MPI.
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The group of a communicator's processes, by MPI_Allgather:
 ///

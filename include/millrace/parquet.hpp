@@ -32,7 +32,7 @@
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Parquet files as shards of a dataset, each row a sample:
 ///

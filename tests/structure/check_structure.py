@@ -7,7 +7,8 @@
     check_structure.py --self-test  breaks each rule in a small tree of its own and sees it reported
 
 Rules: root, spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy,
-mutable-global, stderr, bodies, unfinished, conditional-await, curl-waits, environment, macros, self-include, sleep, columns, options, words.
+mutable-global, stderr, bodies, unfinished, conditional-await, curl-waits, environment, macros, self-include,
+sleep, columns, options, words, abi, components.
 Each is explained where it is checked.
 """
 
@@ -49,6 +50,12 @@ GLOBALS = {
     ("device/tensor.hpp", "looked_at"),  # slots.md
     ("loader/detail/stop_causes.ipp", "signals_of_process"),  # dispositions of signals belong to the process
 }
+
+# The files that look at which components a unit is compiled with: millrace.hpp includes accordingly, image_decoder has
+# other types for each set, and the others declare or define one function (MILLRACE_OTHER_COMPONENT). Anything else that
+# looks at them has another layout or body in each unit.
+COMPONENTS = {"millrace.hpp", "decode/image_decoder.hpp", "decode/image_decoder.ipp", "index/mds.ipp",
+              "index/detail/text_frames.ipp"}
 
 # The files that may write to standard error: the log's default, the line with which a broken invariant aborts, and the
 # progress line on a terminal. Everything else goes to the log, which programs replace.
@@ -203,6 +210,10 @@ def check_header(relative, text, report):
         # libcurl is driven by curl_multi_socket_action() only: the loop is what waits.
         if re.search(r"\bcurl_(multi_(perform|poll|wait|fdset)|easy_perform)\b", line):
             report(number, "curl-waits", "libcurl does not wait, and does not look at every transfer, on a loop's thread")
+        if re.match(r"namespace millrace \{", line):
+            report(number, "abi", "names stand in `namespace millrace::inline MILLRACE_ABI`")
+        if "MILLRACE_WITH_" in line and relative not in COMPONENTS:
+            report(number, "components", "no layout and no body depends on the components of a unit")
         # Tests give tables in place of the process's variables, and users can.
         if re.search(r"\b(secure_)?getenv\b", line) and relative != "base/environment.hpp":
             report(number, "environment", "the environment is read through <millrace/base/environment.hpp>")
@@ -235,6 +246,24 @@ def check_bodies(root, findings):
             findings.append((here, 1, "bodies", f"{header.name} does not include them where they are compiled with it"))
         if compiled.count(line) != 1:
             findings.append((here, 1, "bodies", f"{ALL_BODIES} does not include them, or does so twice"))
+
+
+def check_abi(root, findings):
+    """Whatever opens the namespace knows its inline namespace: it includes version.hpp, by whatever way."""
+    folder = root / "include"
+    paths = [p for p in sorted(folder.rglob("*")) if p.suffix in (".hpp", ".ipp")]
+    texts = {p.relative_to(folder).as_posix(): code_of(p.read_text(encoding="utf-8")) for p in paths}
+    includes = {name: re.findall(r"^#\s*include\s*<(millrace/[^>]+)>", text, re.M) for name, text in texts.items()}
+    for name, text in texts.items():
+        seen, rest = set(), [name]
+        while rest:
+            new = [i for i in includes.get(rest.pop(), []) if i not in seen]
+            seen.update(new)
+            rest += new
+        opened = re.search(r"^namespace millrace\b", text, re.M)
+        if opened and name != "millrace/version.hpp" and "millrace/version.hpp" not in seen:
+            number = text.count("\n", 0, opened.start()) + 1
+            findings.append(("include/" + name, number, "abi", "the file includes no <millrace/version.hpp>"))
 
 
 def check_unfinished(root, findings):
@@ -408,6 +437,7 @@ def check_tree(root):
         if re.fullmatch(r"tests/[^/]+/[^/]+_test\.cpp", relative):
             check_test(relative, text, report)
     check_bodies(root, findings)
+    check_abi(root, findings)
     check_unfinished(root, findings)
     check_options(root, findings)
     return findings
@@ -507,6 +537,9 @@ BAD = [
     ("curl-waits", "include/millrace/http/bad.hpp", SPDX + "#pragma once\ncurl_multi_poll (m, 0, 0, 1, 0);\n"),
     ("curl-waits", "include/millrace/http/bad.hpp", SPDX + "#pragma once\ncurl_multi_wait(m, 0, 0, 1, 0);\n"),
     ("curl-waits", "include/millrace/http/bad.hpp", SPDX + "#pragma once\nauto f = &::curl_easy_perform;\n"),
+    ("abi", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#include <millrace/version.hpp>\nnamespace millrace {\n}\n"),
+    ("abi", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\nnamespace millrace::s3 {\n}\n"),
+    ("components", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#if defined(MILLRACE_WITH_S3)\n#endif\n"),
     ("environment", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\nauto x = std::getenv(\"HOME\");\n"),
     ("self-include", "tests/base/bad_test.cpp", SPDX + '#include "tests/support/catch.hpp"\n'),
     ("root", "left_by_a_test.index", "x"),

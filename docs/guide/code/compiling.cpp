@@ -4,10 +4,12 @@
 // The code of docs/guide/compiling.md. The declarations come before every include, as in a header of a program's own.
 
 // begin header
-namespace millrace {
+#include <millrace/version.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
 class device_batch;
 class runtime;
-}  // namespace millrace
+}  // namespace millrace::inline MILLRACE_ABI
 
 // What the model's files need to know of the loader.
 double train_step(const millrace::device_batch& batch);

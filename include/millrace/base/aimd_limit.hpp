@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace millrace {
+#include <millrace/version.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
 
 /// How many requests may be under way at a time: additive increase, multiplicative decrease (Chiu and Jain 1989).
 ///

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <mutex>
 
+#include <millrace/version.hpp>
+
 // <mutex> declares std::chrono's durations and steady_clock for its own interface; <chrono> itself would add calendars
 // and formatting to every translation unit (0.2 s with g++ 12).
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Nanoseconds: what every pause and time-out is stated in.
 using duration = std::chrono::nanoseconds;

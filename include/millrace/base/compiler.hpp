@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <millrace/version.hpp>
+
 /// Every compiler workaround of the library, named. Nothing else tests for a compiler.
 
 // One clear message instead of the errors that would follow. Headers that include <coroutine> for others include this
@@ -126,6 +128,11 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 #define MILLRACE_COROUTINE_BODY template <class>
 #endif
 
+/// Before the declaration of a function that only translation units with some component define, in the others:
+/// the linker takes the definition of any unit that has it, and detail::is_linked() says whether one has. So no layout
+/// and no body depends on the components of the unit that it is compiled in.
+#define MILLRACE_OTHER_COMPONENT [[gnu::weak]]
+
 /// Before a function that kernels call too, in a .cu. It uses nothing of the standard library but types.
 #if defined(__CUDACC__)
 #define MILLRACE_HOST_DEVICE __host__ __device__
@@ -144,6 +151,13 @@ namespace millrace::detail {
                                                             const char* file, int line) noexcept {
   std::fprintf(stderr, "millrace: %s (%s) at %s:%d\n", message, condition, file, line);
   std::abort();
+}
+
+/// False for a function declared with MILLRACE_OTHER_COMPONENT that no part of the program defines.
+template <class Function>
+bool is_linked(Function* function) noexcept {
+  Function* volatile address = function;  // compilers take the address of a function that they see for never null
+  return address != nullptr;
 }
 
 /// False for every type: `static_assert(never_v<T>, "...")` in a branch that only a mistake reaches.

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include <millrace/version.hpp>
+
 namespace millrace::detail {
 
 /// Tables of a reflected CRC of 32 or 64 bits, eight bytes at a time: row k holds what a byte does to the remainder
@@ -165,7 +167,7 @@ Word fast_crc_of(Word crc, const void* data, std::size_t size) noexcept {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// CRC-32 of zip, gzip and Ethernet (RFC 1952, 8) of `size` bytes that follow those whose CRC is `crc` (0: none).
 inline std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A source of environment variables: the process, or a table in a test.
 ///

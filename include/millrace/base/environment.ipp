@@ -8,7 +8,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/environment.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::optional<std::string> environment::get(const char* name) const {
   const char* value = get_(context_, name);

@@ -15,7 +15,7 @@
 
 #include <millrace/base/compiler.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// What an error is about. Empty parts are left out of the message.
 struct where {
@@ -120,7 +120,7 @@ class error_notes {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Base of every exception that millrace throws about data, stores and configuration.
 ///

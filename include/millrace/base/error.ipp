@@ -46,7 +46,7 @@ MILLRACE_INLINE void error_notes::place(std::string_view bare, std::string_view 
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE io_error io_error::of(int code, std::string what, where at) {
   if (code != 0) what += ": " + std::generic_category().message(code);

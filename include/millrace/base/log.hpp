@@ -14,7 +14,7 @@
 /// runtime_options::log is one for the lines of that runtime alone. Not in the log: exceptions, and the sentence with
 /// which a broken invariant aborts.
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 enum class log_level : unsigned char {
   info,     ///< what was chosen or done: placement, loops, ranks, progress

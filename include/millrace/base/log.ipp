@@ -39,7 +39,7 @@ MILLRACE_INLINE void log_to_process(const log_record& record) noexcept {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void set_log(log_function sink, void* context) noexcept {
   const std::lock_guard lock(detail::log_of_process.mutex);

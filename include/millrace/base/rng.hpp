@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/version.hpp>
+
 namespace millrace::detail {
 
 /// One step of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014):
@@ -58,7 +60,7 @@ double draw_uniform(Generator& random) noexcept {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The library's portable random generator: the same numbers on every platform, compiler and standard library.
 ///

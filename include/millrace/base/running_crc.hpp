@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The CRCs that object stores keep.
 enum class crc_kind : unsigned char { none, crc32, crc32c, crc64nvme };

@@ -36,7 +36,7 @@ Word crc_join(Word first, Word second, std::uint64_t size) noexcept {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void running_crc::add(const void* data, std::size_t size) noexcept {
   if (kind_ == crc_kind::none) return;

@@ -8,7 +8,7 @@
 
 #include <millrace/base/error.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A text of at most `Limit` bytes, kept in the object itself: for option structs, which must be trivially destructible
 /// (under g++ 12 a temporary in a co_await expression is destroyed twice where it is not) and yet must not refer to a

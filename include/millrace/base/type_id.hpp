@@ -5,7 +5,9 @@
 #include <cstring>
 #include <initializer_list>
 
-namespace millrace {
+#include <millrace/version.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
 
 /// Identifies a type without run-time type information. Equal for one type also in two shared objects that hide their
 /// symbols from each other (-fvisibility=hidden): an address identifies a type only inside one of them, its name in

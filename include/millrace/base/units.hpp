@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <string>
 
-namespace millrace {
+#include <millrace/version.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
 
 /// 1024 bytes.
 inline constexpr std::size_t KiB = std::size_t(1) << 10;
@@ -40,7 +42,7 @@ inline std::string three_digits(double value, bool whole) {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 inline std::string format_bytes(double bytes) {
   static const char* const units[] = {" B", " kB", " MB", " GB", " TB", " PB"};

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 
-namespace millrace {
+#include <millrace/version.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
 
 /// An entry of a wait_list: lives in a coroutine's frame and unlinks itself when it is destroyed, so that dropping a
 /// waiting coroutine needs no search.

@@ -16,7 +16,7 @@
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/coro/promise_base.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 /// The address of an object that is yielded by move: a number with a type of its own. A class that holds a pointer
@@ -201,7 +201,7 @@ class generator_promise : public generator_promise_base {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 template <class T>
 class async_generator;

@@ -7,7 +7,7 @@
 
 #include <millrace/coro/spawned.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Runs `t` to its end on an executor, on the calling thread, and returns its result or throws its exception: the way
 /// from ordinary code into coroutines, `block_on(loop, f())`. Operations that the task has left in progress are drained

@@ -24,7 +24,7 @@
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/stage_record.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 class stage_record;
 

@@ -37,7 +37,7 @@ MILLRACE_INLINE slab_pool loop_parts::slabs(std::size_t bytes) {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void timer_queue::add(timer_node& node, time_point due) {
   remove(node);

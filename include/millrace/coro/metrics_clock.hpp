@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <utility>
 
-namespace millrace {
+#include <millrace/version.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
 
 /// The clock of the stages' metrics. It follows the executor's clock, of which one reading takes several times as long
 /// as a hop from stage to stage. So with a real clock only some *turns* are measured (a turn is what the loop does for

@@ -49,7 +49,7 @@ struct coroutine_traits {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// What a coroutine works in: its executor, the context of its run, and the metrics of its stage. Flows down at the
 /// await: a coroutine that awaits another binds it to its own context before it runs. Nothing is thread-local.

@@ -10,7 +10,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/spawned.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The scope of tasks that must outlive the code that started them. Clean-up when a stage is dropped (aborting an
 /// upload, say): a destructor cannot wait, so it gives a task to the executor's root scope, which runs it;

@@ -9,7 +9,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/root_scope.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE root_scope::~root_scope() {
   executor_.remove_timer(*this);

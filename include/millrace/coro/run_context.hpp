@@ -20,7 +20,7 @@
 ///     const std::size_t largest = here.run().budget().largest_item();
 ///     slab_pool slabs = here.runtime().slabs(1 * MiB);
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 class cpu_pool;
 class executor;

@@ -8,7 +8,7 @@
 #include <millrace/coro/run_context.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE slab_pool runtime_parts::slabs(std::size_t bytes) { return slab_pool(bytes); }
 

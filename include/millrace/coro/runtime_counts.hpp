@@ -8,11 +8,13 @@
 #include <mutex>
 #include <string>
 
+#include <millrace/version.hpp>
+
 /// \file
 /// Counts and histograms that only grow: of a runtime's requests, of a stage's pool jobs, of a run's steps. Adding
 /// takes no lock and allocates nothing.
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Durations in fixed buckets, as they were when it was asked for.
 class duration_stats {

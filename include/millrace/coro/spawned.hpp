@@ -8,7 +8,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/task.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -13,7 +13,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/coro/runtime_counts.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 class stage_recorder;
 

@@ -10,7 +10,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/stage_record.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE stage_record::times stage_record::since_mark() const noexcept {
   times t = now();

@@ -11,7 +11,7 @@
 
 #include <millrace/coro/promise_base.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 template <class T>
 class spawned;

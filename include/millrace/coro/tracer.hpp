@@ -8,7 +8,9 @@
 #include <mutex>
 #include <vector>
 
-namespace millrace {
+#include <millrace/version.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
 
 /// Functions of a profiler, for runtime_options::ranges: called as work begins and ends, on the thread that does it.
 /// Ranges are jobs of a pool, by the name of their stage, copies to a device ("copy"), and on the training thread

@@ -9,6 +9,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <millrace/coro/tracer.hpp>
+#include <millrace/version.hpp>
 
 /// \file
 /// Jobs, copies and training steps in NVIDIA's profilers, beside the kernels:

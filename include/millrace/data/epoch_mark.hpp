@@ -8,7 +8,7 @@
 
 #include <millrace/data/item.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// What a stage has given of samples that it has in part: of a window (bucket_by_length()), a sample (flat_map()) or a
 /// document (pack()).

@@ -13,7 +13,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A 128-bit hash. Not cryptographic: it detects accidents, not forgery.
 struct hash128 {

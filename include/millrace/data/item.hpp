@@ -51,7 +51,7 @@
 //
 // docs/guide/own_types.md shows a type that offers each of them. The concepts below are what the stages ask.
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 class bytes;
 class epoch_mark;

@@ -8,7 +8,7 @@
 
 #include <millrace/base/error.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Lengths that separate buckets, ascending: `{128, 256, 512}` are buckets of lengths up to 128, up to 256, up to
 /// 512, and one of longer ones. Up to 32, kept inline; none at all is one bucket.

@@ -11,7 +11,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/data/shard.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The random generator of one sample, for one purpose: its words are a pure function of (seed, epoch, shard,
 /// ordinal, purpose) and their number. So augmentation is the same on any thread, machine and number of ranks, and
@@ -116,7 +116,7 @@ inline constexpr std::uint64_t augment = 0x6175676d656e7421;  // "augment!"
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 inline where origin::at(std::string key) const {
   where w;

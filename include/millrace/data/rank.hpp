@@ -7,7 +7,7 @@
 
 #include <millrace/base/error.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The number of this process among those that train together.
 struct rank {

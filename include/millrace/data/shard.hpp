@@ -12,7 +12,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// One object of a store that holds samples: what sources list and `fetch` reads.
 class shard {

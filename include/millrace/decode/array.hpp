@@ -16,7 +16,7 @@
 #include <millrace/device/tensor.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 class file_mapping;

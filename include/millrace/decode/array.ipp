@@ -28,7 +28,7 @@
 #include <millrace/decode/array.hpp>
 #include <millrace/loop/detail/descriptors.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE array::array(const bytes& data, dtype type, const shape& dims, const where& at)
     : data_(data), type_(type), dims_(dims) {

@@ -14,7 +14,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/pixel_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Which part of a recording is taken that is longer than audio_options::seconds.
 enum class audio_crop : std::uint8_t {

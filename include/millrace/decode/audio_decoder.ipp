@@ -26,7 +26,7 @@
 #include <millrace/decode/detail/sound_parts.hpp>
 #include <millrace/memory/pixel_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

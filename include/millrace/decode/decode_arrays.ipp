@@ -16,7 +16,7 @@
 #include <millrace/decode/npz.hpp>
 #include <millrace/decode/parse_label.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE const array& array_sample::operator[](std::string_view name) const {
   std::string has;

@@ -14,7 +14,7 @@
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/shards/sample.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A sample whose recording is decoded: what decode_audio() makes. Batches of them have the fields "audio" (f32 or i16;
 /// samples x frames, and x channels where audio_options::channels is not 1), "audio_lengths" (i64: how many frames were

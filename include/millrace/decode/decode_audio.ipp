@@ -16,7 +16,7 @@
 #include <millrace/decode/detail/sound_parts.hpp>
 #include <millrace/decode/parse_label.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::size_t audio_reader::field_of(const sample& s) const {
   const std::string_view name = decoder_.options().field;

@@ -12,7 +12,7 @@
 #include <millrace/device/batch_rows.hpp>
 #include <millrace/shards/sample.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 /// Logs, once in a process, that a sample has several images and which one is taken.

@@ -16,7 +16,7 @@
 #include <millrace/decode/image.hpp>
 #include <millrace/decode/parse_label.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -15,7 +15,7 @@
 #include <millrace/device/tensor.hpp>
 #include <millrace/memory/pixel_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Formats of images that are known by their first bytes.
 enum class image_format : std::uint8_t { unknown, jpeg, png, webp };

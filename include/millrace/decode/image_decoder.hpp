@@ -276,7 +276,7 @@ class pixel_writer {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Turns JPEG, PNG and WebP images of any size into tensors of one size and type: decodes, rotates upright, crops,
 /// resizes, mirrors, normalises, and stores each value once, at its destination. The format is detected from the first

@@ -480,7 +480,7 @@ MILLRACE_INLINE bool pixel_writer::is_linear() const { return false; }
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

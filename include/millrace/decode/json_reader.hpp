@@ -23,7 +23,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/text/json_scan.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -12,7 +12,7 @@
 #include <millrace/decode/array.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// An array of an archive that there is no tensor for, and why.
 class unread_array {

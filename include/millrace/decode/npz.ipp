@@ -15,7 +15,7 @@
 #include <millrace/decode/npz.hpp>
 #include <millrace/tar/archive_reader.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -10,7 +10,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A class number written as text ("cls" fields): decimal, surrounding blanks and line ends allowed, nothing else.
 /// Throws decode_error.

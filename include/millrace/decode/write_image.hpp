@@ -6,7 +6,7 @@
 #include <millrace/device/collate.hpp>
 #include <millrace/device/undecoded_image.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// For a collate() whose images have sizes of their own: writes one as it is, and what is to be taken of it, for
 /// normalise_images() to crop, mirror and resize where the batch is. The batch has NAME (ragged, u8), NAME_offsets and

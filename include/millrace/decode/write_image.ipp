@@ -14,7 +14,7 @@
 #include <millrace/decode/write_image.hpp>
 #include <millrace/device/normalise_images.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

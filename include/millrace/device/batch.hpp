@@ -26,7 +26,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Values on the host beside the tensors of a batch: for each sample at most one value of each type (an
 /// origin, a caption, a weight). A sample without one has a default-constructed value.

@@ -15,7 +15,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/device/batch.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::size_t batch_field::row_bytes() const {
   std::size_t n = 0;

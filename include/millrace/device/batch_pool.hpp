@@ -17,7 +17,7 @@
 #include <millrace/device/device.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// One sample's row of a batch that is being filled. Keeps the batch's memory alive, so a job on another thread may
 /// continue writing after all other owners have dropped it.

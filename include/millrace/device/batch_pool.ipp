@@ -12,7 +12,7 @@
 #include <millrace/device/batch.hpp>
 #include <millrace/device/batch_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void batch_row::clear() const {
   for (std::size_t i = 0; i < layout().fields().size(); ++i) {

@@ -12,7 +12,7 @@
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Items that know how they are written into a row of a batch: what decode_images() makes of samples, or a type of your
 /// own. write_to() gets a row of zeros, of layout(); all items of a stream have the same one. Both run on several

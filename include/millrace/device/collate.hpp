@@ -19,7 +19,7 @@
 #include <millrace/device/batch_pool.hpp>
 #include <millrace/flow/failure_policy.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See sample_writer::padded(). A batch's common length is that of its longest sample, or what `edges` and `multiple`
 /// make of it.
@@ -82,7 +82,7 @@ void fill_with(void* to, std::size_t n, dtype type, double value, const std::str
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 /// Contiguous ranges: vectors, spans, strings, arrays of numbers.

@@ -142,7 +142,7 @@ MILLRACE_INLINE void fill_with(void* to, std::size_t n, dtype type, double value
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void sample_writer::write(const char* name, const tensor_view& t) {
   const tensor_view place = field(name, t.type(), t.dims());

@@ -11,7 +11,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/type_id.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A user's stream, of whatever device: the native handle and its type, not owned.
 ///

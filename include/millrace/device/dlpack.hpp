@@ -15,7 +15,7 @@
 
 /// Passes tensors to other libraries, and takes them from those, without a copy: the component millrace::dlpack.
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Calls the deleter that came with a tensor of DLPack.
 struct dlpack_deleter {

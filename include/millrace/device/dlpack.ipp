@@ -14,7 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/device/dlpack.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

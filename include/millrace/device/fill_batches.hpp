@@ -18,7 +18,7 @@
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See fill_batches().
 struct fill_batches_options {

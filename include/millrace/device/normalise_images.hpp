@@ -11,7 +11,7 @@
 #include <millrace/device/batch.hpp>
 #include <millrace/device/tensor.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The layout of one of a batch's images of mixed sizes, and the box to take from it. An image_part for each is the
 /// field NAME_parts of a batch (u8, samples x 32) beside the ragged field NAME of their pixels: see normalise_images().
@@ -108,7 +108,7 @@ MILLRACE_HOST_DEVICE void write_pixel(const pixel_work& w, std::int64_t i, int y
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Of the channels red, green and blue, for values from 0 to 1.
 struct normalise_options {

@@ -14,7 +14,7 @@
 #include <millrace/data/origin.hpp>
 #include <millrace/device/normalise_images.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

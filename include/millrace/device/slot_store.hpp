@@ -15,7 +15,7 @@
 #include <millrace/device/device.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 class host_batch;
 

@@ -135,7 +135,7 @@ MILLRACE_INLINE slot_cache::slots slot_cache::take_others(std::size_t size, bool
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void slot_store::free() noexcept {
   std::vector<held> all;

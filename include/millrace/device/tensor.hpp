@@ -13,7 +13,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The element type of a tensor.
 enum class dtype : std::uint8_t { boolean, u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 };
@@ -108,7 +108,7 @@ MILLRACE_HOST_DEVICE constexpr std::uint16_t to_bf16(float value) noexcept {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The extents of a tensor, outermost first: up to eight, kept inline. No extent at all is a scalar.
 class shape {

@@ -100,7 +100,7 @@ class staging_job {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See to_device().
 struct to_device_options {

@@ -9,7 +9,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/pixel_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 /// Decodes on the host what a device leaves. Thread-safe.

@@ -16,7 +16,7 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/cpu_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The items of one batch, and the position of the training after it. That is not the position of the last item: their
 /// stage has changed the order. bucket_by_length() yields these; to_device() lays them out as it does vectors.

@@ -20,7 +20,7 @@
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See bucket_by_length(). At least one of batch and max_tokens is given.
 struct bucket_options {

@@ -66,7 +66,7 @@ constexpr void explain_sources() {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 
@@ -169,7 +169,7 @@ async_generator<std::tuple<Ts...>> zipped(std::tuple<async_generator<Ts>...> sou
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -17,7 +17,7 @@
 #include <millrace/data/item.hpp>
 #include <millrace/data/origin.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// What a stage does with an item whose function throws.
 enum class on_failure {

@@ -42,7 +42,7 @@ void check_inner_bounds(const stream<T>& inner, std::size_t stated, const char* 
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See flat_map().
 struct flat_map_options {

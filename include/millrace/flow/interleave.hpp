@@ -24,7 +24,7 @@
 #include <millrace/flow/sources.hpp>
 #include <millrace/flow/stream.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 struct interleave_options {
   std::size_t width = 8;  ///< sources open at once

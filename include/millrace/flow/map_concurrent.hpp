@@ -180,7 +180,7 @@ class concurrent_calls {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See map_concurrent().
 struct map_concurrent_options {

@@ -80,7 +80,7 @@ constexpr void explain_call() {
 /// Under g++ 12 a pipeline whose lambdas capture objects must be a statement of its own, not part of a co_await
 /// expression.
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -17,7 +17,7 @@
 #include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/flow/pipe.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See shuffle().
 struct shuffle_options {

@@ -12,7 +12,7 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -17,7 +17,7 @@
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// In which order a concurrent stage yields its results.
 enum class order {

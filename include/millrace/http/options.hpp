@@ -7,6 +7,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/version.hpp>
 
 namespace millrace::http {
 

@@ -9,7 +9,7 @@
 #include <millrace/device/tensor.hpp>
 #include <millrace/index/shard_format.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 struct npy_shards_options {
   /// The type of the elements and the shape of a row, which every shard must have; not said: any.

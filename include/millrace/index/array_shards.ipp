@@ -25,7 +25,7 @@
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

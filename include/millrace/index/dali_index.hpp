@@ -16,7 +16,7 @@
 #include <millrace/tar/entry.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Reads an index of NVIDIA DALI, as its wds2idx writes it: a line "v1.2" and the number of samples, then a line for
 /// each sample with extension, offset of the body, length and member's name of each field; of "v1.1" without the names.

@@ -17,7 +17,7 @@
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/tar/entry.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Makes the index of a shard from its members, in their order, as a tar::reader or untar() yields them. It groups them
 /// as group_samples() does, and refuses what that refuses, with the same errors: so an index and a reading of its shard

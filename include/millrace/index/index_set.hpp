@@ -18,7 +18,7 @@
 #include <millrace/order/sample_order.hpp>
 #include <millrace/order/shard_counts.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The indexes of a dataset's shards, in the order of their names' bytes, which is the order in which the canonical
 /// order of samples counts them. Equal sets have equal numbers.

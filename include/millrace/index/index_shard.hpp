@@ -33,7 +33,7 @@
 #include <millrace/tar/format.hpp>
 #include <millrace/tar/reader.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// How index_shard() reads a shard.
 enum class index_way : unsigned char {

@@ -15,7 +15,7 @@
 #include <millrace/index/shard_format.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 struct mds_options {
   /// The columns that samples get as fields, in this order. Empty: all of them, in the order of the shard.

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <set>
 #include <string>
@@ -38,7 +39,7 @@
 #include <millrace/tar/entry.hpp>
 #include <millrace/text/json_leaves.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 
@@ -132,70 +133,68 @@ class mds_metadata {
   std::map<std::string, mds_entry> by_url;
 };
 
-/// The hash of a stream of bytes, by OpenSSL.
+/// A hash of a stream of bytes.
 class mds_hash {
  public:
-  /// Whether that algorithm, as Python's hashlib and xxhash name it, can be computed here.
-  static bool knows(const std::string& algorithm) noexcept {
-#if defined(MILLRACE_WITH_S3)
-    return method(algorithm) != nullptr;
-#else
-    static_cast<void>(algorithm);
-    return false;
-#endif
-  }
-  mds_hash(std::string algorithm, std::string wanted) : algorithm_(std::move(algorithm)), wanted_(std::move(wanted)) {
-#if defined(MILLRACE_WITH_S3)
-    context_.reset(EVP_MD_CTX_new());
-    if (context_ == nullptr || EVP_DigestInit_ex(context_.get(), method(algorithm_), nullptr) != 1) {
-      throw configuration_error("mds: OpenSSL does not compute " + algorithm_ + " here");
-    }
-#endif
-  }
-  void add(std::string_view piece) {
-#if defined(MILLRACE_WITH_S3)
-    EVP_DigestUpdate(context_.get(), piece.data(), piece.size());
-#else
-    static_cast<void>(piece);
-#endif
-  }
-  /// Throws archive_error where it is another one than index.json says.
-  void compare(const shard& object) {
-#if defined(MILLRACE_WITH_S3)
-    unsigned char out[EVP_MAX_MD_SIZE];
-    unsigned size = 0;
-    EVP_DigestFinal_ex(context_.get(), out, &size);
-    std::string is;
-    for (unsigned i = 0; i < size; ++i) {
-      is += "0123456789abcdef"[out[i] >> 4];
-      is += "0123456789abcdef"[out[i] & 15];
-    }
-    if (is == wanted_) return;
-    throw archive_error("the " + algorithm_ + " of the shard is " + is + " and not " + wanted_ + " as in index.json",
-                        where{object.shown(), std::nullopt, {}});
-#else
-    static_cast<void>(object);
-#endif
-  }
+  virtual ~mds_hash() = default;
+  virtual void add(std::string_view piece) = 0;
+  /// Of all of it, in hexadecimal; the hash is finished then.
+  virtual std::string digits() = 0;
+};
 
- private:
-  std::string algorithm_;
-  std::string wanted_;
 #if defined(MILLRACE_WITH_S3)
+
+class openssl_mds_hash final : public mds_hash {
+ public:
+  explicit openssl_mds_hash(const EVP_MD* method) : context_(EVP_MD_CTX_new()) {
+    if (context_ == nullptr || EVP_DigestInit_ex(context_.get(), method, nullptr) != 1) throw std::bad_alloc();
+  }
+  /// Null if OpenSSL does not know it, or knows it with any length.
   static const EVP_MD* method(const std::string& algorithm) noexcept {
     if (algorithm == "blake2b") return EVP_blake2b512();
     if (algorithm == "blake2s") return EVP_blake2s256();
     std::string name = algorithm;
     std::replace(name.begin(), name.end(), '_', '-');
-    if (name.compare(0, 5, "shake") == 0) return nullptr;  // of any length
+    if (name.compare(0, 5, "shake") == 0) return nullptr;
     return EVP_get_digestbyname(name.c_str());
   }
+  void add(std::string_view piece) override { EVP_DigestUpdate(context_.get(), piece.data(), piece.size()); }
+  std::string digits() override {
+    unsigned char out[EVP_MAX_MD_SIZE];
+    unsigned size = 0;
+    EVP_DigestFinal_ex(context_.get(), out, &size);
+    std::string digits;
+    for (unsigned i = 0; i < size; ++i) {
+      digits += "0123456789abcdef"[out[i] >> 4];
+      digits += "0123456789abcdef"[out[i] & 15];
+    }
+    return digits;
+  }
+
+ private:
   struct free_context {
     void operator()(EVP_MD_CTX* p) const noexcept { EVP_MD_CTX_free(p); }
   };
   std::unique_ptr<EVP_MD_CTX, free_context> context_;
-#endif
 };
+
+MILLRACE_INLINE std::unique_ptr<mds_hash> make_openssl_mds_hash(const std::string& algorithm) {
+  const EVP_MD* const method = openssl_mds_hash::method(algorithm);
+  if (method == nullptr) return nullptr;
+  return std::make_unique<openssl_mds_hash>(method);
+}
+
+#else
+
+MILLRACE_OTHER_COMPONENT std::unique_ptr<mds_hash> make_openssl_mds_hash(const std::string& algorithm);
+
+#endif
+
+/// `algorithm` as Python's hashlib and xxhash name it. Null if it cannot be computed here: the component s3 brings
+/// OpenSSL.
+MILLRACE_INLINE std::unique_ptr<mds_hash> make_mds_hash(const std::string& algorithm) {
+  return is_linked(make_openssl_mds_hash) ? make_openssl_mds_hash(algorithm) : nullptr;
+}
 
 /// The ending of a compressed shard; empty of a raw one, nullopt of what is no shard.
 MILLRACE_INLINE std::optional<std::string> mds_ending(std::string_view url) {
@@ -214,20 +213,21 @@ class mds_scanner final : public shard_scanner {
     if (has_entry_) entry_ = *entry;
     const std::string ending = mds_ending(object.url).value_or("");
     if (ending == ".zstd" || ending == ".gz") {
-      unpacker_ = std::make_unique<frame_unpacker>(ending == ".gz" ? tar::format::gzip : tar::format::zstd, object);
+      unpacker_ = make_frame_unpacker(ending == ".gz" ? tar::format::gzip : tar::format::zstd, object);
     } else if (!ending.empty()) {
       throw decode_error("the shard is compressed by " + ending.substr(1) +
                              ", and only zstd and gz are read: write it anew, or unpack it",
                          where{object.shown(), 0, {}});
     }
     for (const auto& [algorithm, wanted] : entry_.hashes) {
-      if (mds_hash::knows(algorithm)) hashes_.emplace_back(algorithm, wanted);
+      if (std::unique_ptr<mds_hash> its = make_mds_hash(algorithm))
+        hashes_.push_back({std::move(its), algorithm, wanted});
     }
   }
   bool packed() const noexcept override { return true; }  // hashes
   bool verifies() const noexcept override { return !hashes_.empty(); }
   void add(std::string_view piece) override {
-    for (mds_hash& h : hashes_) h.add(piece);
+    for (const object_hash& h : hashes_) h.is->add(piece);
     size_ += piece.size();
     if (unpacker_ == nullptr) return add_text(piece);
     while (!piece.empty() || unpacker_->more()) {
@@ -238,7 +238,13 @@ class mds_scanner final : public shard_scanner {
     }
   }
   shard_index finish(std::uint64_t size, std::string etag) override {
-    for (mds_hash& h : hashes_) h.compare(object_);
+    for (const object_hash& h : hashes_) {
+      const std::string is = h.is->digits();
+      if (is == h.wanted) continue;
+      throw archive_error(
+          "the " + h.algorithm + " of the shard is " + is + " and not " + h.wanted + " as in index.json",
+          where{object_.shown(), std::nullopt, {}});
+    }
     if (unpacker_ != nullptr && !unpacker_->between_frames()) fail("the compressed shard is cut", at_);
     if (!head_done_ || at_ != offsets_.back()) fail("the shard is cut: it is in the middle of " + part(), at_);
     if (has_entry_) {
@@ -251,6 +257,12 @@ class mds_scanner final : public shard_scanner {
 
  private:
   static constexpr std::uint64_t most_head = 16 * MiB;
+
+  struct object_hash {
+    std::unique_ptr<mds_hash> is;
+    std::string algorithm;
+    std::string wanted;
+  };
 
   [[noreturn]] void fail(std::string reason, std::uint64_t at) const {
     if (unpacker_ == nullptr) throw archive_error(std::move(reason), where{object_.shown(), at, {}});
@@ -357,7 +369,7 @@ class mds_scanner final : public shard_scanner {
   const bool has_entry_;
   mds_entry entry_;
   std::unique_ptr<frame_unpacker> unpacker_;
-  std::vector<mds_hash> hashes_;
+  std::vector<object_hash> hashes_;
   std::uint64_t size_ = 0;  // of the object, so far
   std::uint64_t at_ = 0;    // of the raw shard
   bool head_done_ = false;
@@ -423,13 +435,14 @@ class mds_reader final : public shard_reader {
     writable_bytes into = writable_bytes::allocate(size);
     std::string_view in = parts.front().view();
     const shard object(name_);
-    frame_unpacker unpacker(!in.empty() && in.front() == '\x1f' ? tar::format::gzip : tar::format::zstd, object);
+    const tar::format kind = !in.empty() && in.front() == '\x1f' ? tar::format::gzip : tar::format::zstd;
+    const std::unique_ptr<frame_unpacker> unpacker = make_frame_unpacker(kind, object);
     std::size_t at = 0;
-    while (!in.empty() || unpacker.more()) {
-      const std::string_view text = unpacker.next(in);
-      if (!unpacker.wrong().empty() || text.size() > size - at) {
+    while (!in.empty() || unpacker->more()) {
+      const std::string_view text = unpacker->next(in);
+      if (!unpacker->wrong().empty() || text.size() > size - at) {
         throw archive_error("the compressed shard is damaged: " +
-                                (unpacker.wrong().empty() ? "it is longer than the index says" : unpacker.wrong()),
+                                (unpacker->wrong().empty() ? "it is longer than the index says" : unpacker->wrong()),
                             where{name_, std::nullopt, {}});
       }
       std::memcpy(into.data() + at, text.data(), text.size());
@@ -516,7 +529,7 @@ MILLRACE_INLINE void add_mds_index(mds_metadata& all, const std::string& url, co
       one.zipped = zipped;
       one.hashes = o.hashes;
       for (const auto& [algorithm, value] : o.hashes) {
-        if (!mds_hash::knows(algorithm)) not_compared.insert(algorithm);
+        if (make_mds_hash(algorithm) == nullptr) not_compared.insert(algorithm);
       }
       unknown.erase(folder + o.name);
       all.by_url.emplace(folder + o.name, std::move(one));
@@ -768,4 +781,4 @@ MILLRACE_INLINE mds_pixels mds_image(const bytes& field, const where& at) {
   return out;
 }
 
-}  // namespace millrace
+}  // namespace millrace::inline MILLRACE_ABI

@@ -6,7 +6,9 @@
 #include <type_traits>
 #include <utility>
 
-namespace millrace {
+#include <millrace/version.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
 
 class shard_format;
 

@@ -19,7 +19,7 @@
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Makes the index of one shard from its bytes, which come in order.
 class shard_scanner {

@@ -14,7 +14,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/index/shard_format.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void shard_reader::fill(sample& /*s*/, std::size_t /*number*/, const bytes& /*record*/) const {
   detail::misused("shard_reader: this format has no fill()");

@@ -19,7 +19,7 @@
 #include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/sample_format.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// An index of a shard that is broken, of an unknown version, or cannot be made.
 class index_error : public error {

@@ -25,7 +25,7 @@
 #include <millrace/index/shard_index.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Where the rows of indexes are read from: a file, or a text. It keeps some of the blocks of rows that were read last,
 /// for what asks for one sample after the other.

@@ -16,7 +16,7 @@
 #include <millrace/text/json_leaves.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A shard and its number of samples, from the list of another tool.
 class counted_shard {

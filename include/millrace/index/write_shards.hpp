@@ -26,7 +26,7 @@
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See write_shards().
 struct write_shards_options {

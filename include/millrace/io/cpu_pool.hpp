@@ -116,7 +116,7 @@ class pool_state {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A fixed set of threads for work that computes: decoding, decompression, augmentation. Any number of executors and
 /// stages share one.

@@ -163,7 +163,7 @@ MILLRACE_INLINE void pool_job::abandon(const std::shared_ptr<wait_group>& abando
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE cpu_pool::cpu_pool(unsigned threads) {
   if (threads == 0) threads = cores_;

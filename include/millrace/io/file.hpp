@@ -113,7 +113,7 @@ struct open_result {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Options of file::open(). By default a file that exists is opened for reading.
 struct file_options {

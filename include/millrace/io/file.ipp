@@ -66,7 +66,7 @@ MILLRACE_INLINE file_part direct_part(const char* memory, std::size_t length, st
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_COROUTINE_BODY task<file> file::open(std::string path, file_options o) {
   file f;

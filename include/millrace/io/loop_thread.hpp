@@ -14,7 +14,7 @@
 #include <millrace/loop/detail/thread.hpp>
 #include <millrace/loop/event_loop.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A thread with an event loop, for a runtime (`parts`): made, run and destroyed on the thread itself. Work comes by
 /// run_on() or executor::post_remote(). If the loop fails in the kernel, all waiters for tasks of run_on(), and later

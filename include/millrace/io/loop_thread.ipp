@@ -11,7 +11,7 @@
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE loop_thread::loop_thread(const loop_options& o, runtime_parts* parts) : options_(o), parts_(parts) {
   thread_ = detail::thread("millrace-loop", [this] { body(); });

@@ -220,7 +220,7 @@ class shell_process {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// What a process wrote to its standard output, and how it ended. Overwritten on destruction: it may be secrets.
 class process_result {

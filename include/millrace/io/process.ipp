@@ -63,7 +63,7 @@ MILLRACE_COROUTINE_BODY task<void> reap(child_process ending) {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_COROUTINE_BODY task<process_result> run_process(std::string command, duration longest, std::size_t limit) {
   executor& ex = co_await this_executor();

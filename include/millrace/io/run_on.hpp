@@ -177,7 +177,7 @@ class remote_task_for final : public remote_task {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// `T r = co_await run_on(other, make);` runs the task that `make()` returns on another executor and brings its result
 /// or exception home.

@@ -7,7 +7,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/coro/promise_base.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// `co_await sleep_until(t)`: waits until the executor's clock has reached `t`. Always goes through the run queue, also
 /// when `t` is past. On a virtual-time loop it takes no real time. Dropping it disarms the timer.

@@ -12,7 +12,7 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/sync/any_of.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// with_timeout() was over before its task.
 class timeout_error : public error {

@@ -15,7 +15,7 @@
 /// The names are stable: docs/guide/watching.md lists them. They follow OpenTelemetry's conventions as Prometheus
 /// writes them: millrace.request.duration, in seconds, is millrace_request_duration_seconds.
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A label that every sample gets, beside its own: a rank, a job.
 struct metric_label {

@@ -138,7 +138,7 @@ class metrics_writer {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::string stats_json(const run_stats& s) {
   std::string out;

@@ -46,7 +46,7 @@ std::int64_t item_samples(const std::vector<T, A>& items) {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 /// The sum, or the largest number where it would wrap around.

@@ -14,7 +14,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/loader/pipeline_run.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::string budget_table(const std::vector<stage_bounds>& bounds) {
   std::string text = "stage                 items       bytes\n";

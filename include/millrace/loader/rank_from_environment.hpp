@@ -9,7 +9,7 @@
 #include <millrace/coro/run_context.hpp>
 #include <millrace/data/rank.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// This process's rank from the launcher's variables, in this order: MILLRACE_RANK and MILLRACE_WORLD_SIZE, torchrun,
 /// Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, Slurm; a process without a launcher is rank 0 of 1.

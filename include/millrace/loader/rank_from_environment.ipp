@@ -15,7 +15,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/loader/rank_from_environment.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -12,7 +12,7 @@
 /// Overloads of run() that give the compiler's message, each for one mistake only: a user may have a function run(),
 /// too, and the library's is found with the library's types.
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 template <class Pipeline>
   requires detail::is_source_v<Pipeline>

@@ -11,7 +11,7 @@
 #include <millrace/data/rank.hpp>
 #include <millrace/http/options.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 class run_stats;
 class skipped_item;

@@ -12,7 +12,7 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/retry/host_stats.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// What the slots of to_device() are taken by when it waits for one.
 enum class slot_limit : unsigned char {

@@ -13,7 +13,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/loader/run_stats.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::string run_stats::table() const {
   std::string text;

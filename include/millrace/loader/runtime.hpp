@@ -13,7 +13,7 @@
 #include <millrace/loader/run_options.hpp>
 #include <millrace/retry/host_stats.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Keeps what is expensive to make, from one run to the next: the event loops and their threads, HTTP connections with
 /// their TLS sessions, slabs, page-locked memory and the slots of to_device(), and the pool for functions that compute.

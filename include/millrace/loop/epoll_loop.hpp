@@ -70,7 +70,7 @@ class file_worker {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The event loop for where io_uring is refused: epoll(7) for descriptors, and one helper thread per loop, started by
 /// the first file operation, that makes the calls on files one after the other. A call that has begun cannot be

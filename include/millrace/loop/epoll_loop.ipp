@@ -128,7 +128,7 @@ MILLRACE_INLINE std::int64_t file_worker::call(const file_request& r) noexcept {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void epoll_loop::watch(fd_watch& w, int fd, unsigned poll_events) {
   if (!w.watched()) {

@@ -10,7 +10,7 @@
 #include <millrace/base/log.hpp>
 #include <millrace/coro/executor.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Options of make_event_loop().
 struct loop_options {
@@ -62,7 +62,7 @@ class fd_watch {
 
 struct statx;
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 class file_queue;

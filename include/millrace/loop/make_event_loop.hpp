@@ -6,7 +6,7 @@
 
 #include <millrace/loop/event_loop.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A loop on io_uring, or on epoll where io_uring or one of its system calls is refused (containers often block it) or
 /// `o` requires it. The refusal is logged once, see loop_options::log. Throws io_error if no descriptor is left for any

@@ -13,7 +13,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/loop/ring_loop.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::unique_ptr<event_loop> make_event_loop(const loop_options& o) {
   if (o.force_epoll) return std::unique_ptr<event_loop>(new epoll_loop);

@@ -109,7 +109,7 @@ void prepare(io_uring_sqe* e, const file_request& r) noexcept;
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The event loop on io_uring. See event_loop.
 ///

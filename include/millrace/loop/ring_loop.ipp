@@ -138,7 +138,7 @@ MILLRACE_INLINE void prepare(io_uring_sqe* e, const file_request& r) noexcept {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::unique_ptr<ring_loop> ring_loop::try_make(const loop_options& o, int& refused, flavour best) {
   std::unique_ptr<ring_loop> made(new ring_loop(o, best));

@@ -38,7 +38,7 @@ block* allocate_block(std::size_t capacity);
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// An immutable, reference-counted slice of memory. Pipelines pass these instead of copies.
 ///

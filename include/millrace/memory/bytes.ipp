@@ -34,7 +34,7 @@ MILLRACE_INLINE block* allocate_block(std::size_t capacity) {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE bytes bytes::copy(std::string_view text) {
   if (text.empty()) return bytes();

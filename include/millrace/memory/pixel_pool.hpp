@@ -15,7 +15,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The bytes of one decoded item, with one owner: like a std::vector that does not initialise new memory and can take
 /// memory from a pool (pixel_pool), to which it returns when its owner is destroyed, on any thread.
@@ -85,7 +85,7 @@ class pixel_buffer {
 #include <sanitizer/asan_interface.h>
 #endif
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Recycled memory for decoded items of any size. Without it each image's pages are faulted in and zeroed by the
 /// kernel, because malloc gives large pieces back that one thread took and another one frees.

@@ -12,7 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/memory/pixel_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE pixel_buffer& pixel_buffer::operator=(pixel_buffer other) noexcept {
   memory_ = std::move(other.memory_);

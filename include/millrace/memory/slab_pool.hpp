@@ -13,7 +13,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Where a slab pool gets its memory: plain pages, or page-locked ones for a device. Called on any thread; both calls
 /// are rare (a slab is allocated once and recycled).

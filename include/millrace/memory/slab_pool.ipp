@@ -15,7 +15,7 @@
 #include <millrace/memory/detail/block_sums.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void* plain_slab_source::allocate(std::size_t size) {
   void* p = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

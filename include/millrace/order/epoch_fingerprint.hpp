@@ -13,7 +13,7 @@
 #include <millrace/order/shard_counts.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// What was delivered, in 24 bytes: two sums, modulo 2^64, of two hashes of every (shard, ordinal, epoch), and how many
 /// there were. Their order does not matter; a sample that came twice does. So the fingerprints of all ranks, and of the

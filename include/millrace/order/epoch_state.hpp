@@ -14,7 +14,7 @@
 #include <millrace/text/json_leaves.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 class window_state;

@@ -8,7 +8,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A random permutation of the numbers 0 to size - 1 that is computed, not stored: 80 bytes whatever the size, and any
 /// value by itself.

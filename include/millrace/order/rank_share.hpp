@@ -10,7 +10,7 @@
 
 #include <millrace/base/error.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The positions [begin, begin + count) of an epoch's order that all ranks take together in one step of the training.
 struct order_step {

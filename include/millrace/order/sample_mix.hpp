@@ -13,7 +13,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Where an epoch of a mix of datasets ends. A dataset that has ended before begins anew, in another order: its next
 /// round.

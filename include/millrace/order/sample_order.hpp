@@ -19,7 +19,7 @@
 #include <millrace/order/sample_selection.hpp>
 #include <millrace/order/shard_counts.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The numbers that fix the order of an epoch beside its seed, its number and the shards' counts. A state has them: the
 /// order outlives a change of the number of ranks.

@@ -13,7 +13,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/order/permutation.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Which samples of an index an epoch has: those of a subset, each once, or some that are drawn by weights, others in
 /// each epoch. Entry `x` of an epoch is a pure function of it, the seed and the epoch: nothing is materialised.

@@ -12,7 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/order/sample_selection.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE sample_selection::sample_selection(std::uint64_t samples, std::vector<std::uint64_t> bits)
     : bits_(std::move(bits)) {

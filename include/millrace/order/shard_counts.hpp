@@ -12,7 +12,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/order/permutation.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A sample by number: that of its shard, and its own in the shard, both from 0.
 struct sample_place {

@@ -16,7 +16,7 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/order/permutation.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Which rank reads which shards of an epoch, where no index says how many samples they have: whole shards, about as
 /// many bytes for every rank. A pure function of the list, the seed, the epoch and the world size, so that all ranks

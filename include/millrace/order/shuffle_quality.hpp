@@ -11,7 +11,7 @@
 #include <millrace/order/rank_share.hpp>
 #include <millrace/order/sample_order.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// How well an order mixes the shards, as numbers that a full shuffle of all samples has at 1 (displacement: 1/3). They
 /// are measured on some of the order's steps, always the same ones.

@@ -19,7 +19,7 @@
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/unpack.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 class line_splitter;

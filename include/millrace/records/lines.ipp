@@ -22,7 +22,7 @@
 #include <millrace/tar/entry.hpp>
 #include <millrace/tar/format.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::size_t byte_size(const line_batch& b) noexcept {
   std::size_t total = 0;

@@ -10,7 +10,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/shards/sample.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A record of a RecordIO file as MXNet packs it (mx.recordio.pack(), im2rec): a header of 24 bytes (IRHeader), labels,
 /// and what was packed.

@@ -15,7 +15,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/records/mx_record.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The header, little-endian: 4 bytes flag, 4 label (a float), 8 id, 8 id2. Where the flag is not 0, so many labels
 /// follow the header, and the one in it means nothing.

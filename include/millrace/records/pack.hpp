@@ -17,7 +17,7 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/records/tokens.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A sequence of tokens of one length, of one document or several. Batches of them have the fields "tokens" (i32),
 /// "documents" (i32) and "mask" (u8), each of that length.

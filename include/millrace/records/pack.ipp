@@ -16,7 +16,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/records/pack.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void collate(const packed_sequence& sequence, sample_writer& out) {
   out.write("tokens", sequence.tokens);

@@ -13,7 +13,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/shards/sample.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A feature of a tf.Example: a name and a list of values of one kind.
 class tf_feature {

@@ -16,7 +16,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/records/tf_example.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Reads the wire format of Protocol Buffers, for these messages (example.proto and feature.proto of TensorFlow):
 ///

@@ -21,7 +21,7 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/records/lines.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The tokens of several documents, one after the other.
 class token_batch {

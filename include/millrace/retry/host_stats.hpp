@@ -7,7 +7,7 @@
 
 #include <millrace/base/compiler.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// What keeps ranged reads from bringing more while their consumer waits.
 enum class read_limit : unsigned char {

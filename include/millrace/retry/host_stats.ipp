@@ -9,7 +9,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/retry/host_stats.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::string host_stats::text() const {
   const auto bytes = [](double n) { return format_bytes(n); };

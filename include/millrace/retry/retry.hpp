@@ -15,7 +15,7 @@
 #include <millrace/http/message.hpp>
 #include <millrace/retry/retry_options.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// What to do about a failed request.
 enum class retry_class {

@@ -18,7 +18,7 @@
 #include <millrace/text/dates.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE retry_class classify(int status, std::string_view code) noexcept {
   struct row {

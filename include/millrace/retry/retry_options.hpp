@@ -3,8 +3,9 @@
 #pragma once
 
 #include <millrace/base/clock.hpp>
+#include <millrace/version.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The numbers of the "standard" retry mode of the AWS SDKs, as revised in 2026. classic() has those of before.
 struct retry_options {

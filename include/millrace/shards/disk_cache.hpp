@@ -19,7 +19,7 @@
 #include <millrace/coro/runtime_counts.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See disk_cache().
 struct disk_cache_options {

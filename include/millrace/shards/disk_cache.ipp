@@ -202,7 +202,7 @@ MILLRACE_INLINE void disk_cache_state::count(const executor& ex, disk_cache_coun
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 template <class Unused>
 task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, shard object, std::string etag,

@@ -94,7 +94,7 @@ class waiting_share {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Bounds of what `fetch` reads ahead. How many requests are in flight within them, and how long each is, follows from
 /// what the store is seen to give: the defaults are meant to be left alone.

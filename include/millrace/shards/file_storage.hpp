@@ -14,7 +14,7 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Options of files().
 struct file_storage_options {

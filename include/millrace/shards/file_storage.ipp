@@ -29,7 +29,7 @@
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 template <class Unused>
 bool basic_file_storage<Unused>::serves(std::string_view url) const noexcept {

@@ -20,7 +20,7 @@ void note_delivered(error& broken, const shard& from, std::uint64_t count, const
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -60,7 +60,7 @@ class part_times {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// When a part that is slow to come is asked for a second time.
 struct hedge_options {

@@ -72,7 +72,7 @@ MILLRACE_INLINE part_times::sizes& part_times::of(std::size_t length) {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 template <class Unused>
 struct basic_hedged_storage<Unused>::answer {

@@ -17,7 +17,7 @@
 #include <millrace/shards/storage.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 class http_download;

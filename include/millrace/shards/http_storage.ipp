@@ -62,7 +62,7 @@ MILLRACE_COROUTINE task<bool> has_ended(http::exchange& x) {
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The rest of a body that the server sends in one go.
 template <class Unused>

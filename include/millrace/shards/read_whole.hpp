@@ -23,7 +23,7 @@
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

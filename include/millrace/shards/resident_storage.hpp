@@ -18,7 +18,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See resident().
 struct resident_options {

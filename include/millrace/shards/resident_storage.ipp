@@ -22,7 +22,7 @@
 #include <millrace/shards/resident_storage.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 template <class Unused>
 task<storage::part> basic_resident_storage<Unused>::find_or_read(bool small, shard object, std::string etag,

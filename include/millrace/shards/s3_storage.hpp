@@ -15,7 +15,7 @@
 #include <millrace/s3/ops/objects.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Reads s3:// URLs by signed ranged GETs, every part with If-Match once an ETag is known. Objects are compared with
 /// the checksums that the store keeps of them, unless config::validate_checksums is off.

@@ -17,7 +17,7 @@
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 template <class Unused>
 bool basic_s3_storage<Unused>::serves(std::string_view url) const noexcept {

@@ -14,7 +14,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/tar/entry.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// One regular file of an archive, and its place.
 class member {

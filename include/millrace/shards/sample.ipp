@@ -10,7 +10,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/shards/sample.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE sample_name sample_name::parse(std::string_view name) noexcept {
   if (is_meta(name)) return sample_name(disposition::skip_meta);

@@ -14,7 +14,7 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/flow/stream.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Expands WebDataset's brace lists: "train-{0000..1023}.tar" (numbers keep the width of the first one) and
 /// "{a,b}.tar", several to a name, not nested. Text without braces is one name. Throws configuration_error for an

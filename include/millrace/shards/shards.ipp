@@ -18,7 +18,7 @@
 #include <millrace/shards/shards.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::vector<std::string> expand_braces(std::string_view text) {
   const auto fail = [&](std::string why) {

@@ -19,7 +19,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 template <class T>
 class async_generator;

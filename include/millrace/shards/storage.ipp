@@ -9,7 +9,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::unique_ptr<object_check> object_check::fork() const { return nullptr; }
 

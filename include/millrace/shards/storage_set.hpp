@@ -14,7 +14,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Several stores as one: each URL is read by the first that serves it.
 class storage_set final : public storage {

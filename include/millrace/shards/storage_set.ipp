@@ -13,7 +13,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/shards/storage_set.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE bool storage_set::may_be_sequential() const noexcept {
   for (const auto& s : stores_) {

@@ -11,7 +11,7 @@
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/format.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// How compressed objects are unpacked, by untar() and lines(): several at a time on a pool, delivered in their order.
 /// While the first one is delivered, the next ones are read and unpacked ahead, within `bytes`; the first always

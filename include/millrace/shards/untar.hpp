@@ -12,7 +12,7 @@
 #include <millrace/shards/unpack.hpp>
 #include <millrace/tar/entry.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

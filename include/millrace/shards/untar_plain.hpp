@@ -182,7 +182,7 @@ async_generator<Member> untar_chunks(async_generator<Chunk> in, Open open, bool 
 
 }  // namespace millrace::detail
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -9,7 +9,7 @@
 #include <millrace/sync/detail/branches.hpp>
 #include <millrace/sync/scope.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -8,7 +8,7 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/sync/detail/branches.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -13,7 +13,7 @@
 #include <millrace/base/wait_list.hpp>
 #include <millrace/coro/promise_base.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A bounded first-in first-out queue between coroutines of one executor.
 ///

@@ -9,7 +9,7 @@
 #include <millrace/base/wait_list.hpp>
 #include <millrace/coro/promise_base.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A flag that coroutines of one executor wait for: `co_await e.wait()` does not wait while it is set.
 ///

@@ -10,7 +10,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/promise_base.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Coroutines of any number of executors that wait until a counter has gone up: the owner's counter, under the owner's
 /// mutex.

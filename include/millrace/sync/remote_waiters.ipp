@@ -9,7 +9,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/sync/remote_waiters.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void remote_waiters::ticket::run() noexcept {
   on_way = false;

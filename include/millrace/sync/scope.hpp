@@ -11,7 +11,7 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/sync/event.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// How many exceptions were lost because another one had come first. with_scope() and all_of() throw the first one;
 /// others may be thrown until the siblings have been dropped. Adds up over all that it is given to, which it must

@@ -11,7 +11,7 @@
 #include <millrace/base/wait_list.hpp>
 #include <millrace/coro/promise_base.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Counts permits of any unit (items, bytes, connections) for coroutines of one executor.
 ///

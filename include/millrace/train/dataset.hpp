@@ -22,7 +22,7 @@
 #include <millrace/shards/storage.hpp>
 #include <millrace/train/epochs_options.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 class index_set;
 

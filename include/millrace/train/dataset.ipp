@@ -42,7 +42,7 @@
 #include <millrace/train/detail/window_state.hpp>
 #include <millrace/train/epoch_plan.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -28,7 +28,7 @@
 #include <millrace/train/epochs_options.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 class dataset;
 

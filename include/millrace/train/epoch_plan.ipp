@@ -14,7 +14,7 @@
 #include <millrace/train/epoch_plan.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// The steps of an epoch that ends at `end`, and what of it each rank has.
 MILLRACE_INLINE void epoch_plan::share_out(const plan_options& options, std::uint64_t end, double mean_sample) {

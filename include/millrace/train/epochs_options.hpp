@@ -10,7 +10,7 @@
 #include <millrace/data/rank.hpp>
 #include <millrace/flow/failure_policy.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 class equal_batches;
 class rank_group;

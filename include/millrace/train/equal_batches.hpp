@@ -26,7 +26,7 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/train/rank_group.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// How an epoch ends whose ranks have unequally many samples, each as many as its shards hold.
 enum class uneven {

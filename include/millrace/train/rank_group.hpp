@@ -16,7 +16,7 @@
 #include <millrace/data/rank.hpp>
 #include <millrace/flow/stream.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 class group_core;

@@ -32,7 +32,7 @@
 #include <millrace/text/text.hpp>
 #include <millrace/train/rank_group.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 

@@ -18,7 +18,7 @@
 #include <millrace/s3/error.hpp>
 #include <millrace/train/rank_group.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// Objects of an S3 store with one prefix: where rank_group(mine, client, prefix) keeps its words. Requests are retried
 /// as the client is configured.

@@ -20,7 +20,7 @@
 #include <millrace/shards/shards.hpp>
 #include <millrace/train/equal_batches.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// See shard_epochs().
 struct shard_epochs_options {

@@ -12,7 +12,7 @@
 #include <millrace/train/equal_batches.hpp>
 #include <millrace/train/shard_epochs.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_COROUTINE_BODY stream<shard> shard_epochs(stream<shard> list, const shard_epochs_options& options) {
   options.rank.check();

@@ -14,7 +14,7 @@
 #include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/epochs_options.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 /// What default_bytes() is at most, for default_tracks() or for others.

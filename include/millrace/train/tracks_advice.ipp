@@ -16,7 +16,7 @@
 #include <millrace/train/detail/slice_piece.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std::uint64_t world) {
   constexpr std::uint64_t most = 960;

@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include <millrace/version.hpp>
+
 namespace millrace::detail {
 
 /// Overwrites a text that may be secret, before its memory goes back to the heap; no compiler leaves that out.

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <memory>
 
+#include <millrace/version.hpp>
+
 namespace millrace::detail {
 
 /// The iterator of a range for one pass over items of type T, which `Run` holds one at a time: it has advance(),

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/version.hpp>
+
 namespace millrace::detail {
 
 /// Appends the lowest `bytes` bytes of a number, the least significant first.

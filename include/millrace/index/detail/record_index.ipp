@@ -61,7 +61,7 @@ MILLRACE_INLINE record_index_builder::record_index_builder(std::string name, sha
   const bool lines = format == sample_format::lines;
   const tar::format kind = lines ? text_format(head, object_) : records_format(head, format, object_);
   if (kind == tar::format::gzip || kind == tar::format::zstd || kind == tar::format::deflate) {
-    unpacker_ = std::make_unique<frame_unpacker>(kind, object_);
+    unpacker_ = make_frame_unpacker(kind, object_);
     kind_ = kind;
     index_.frames_ = groups_ = {0, 0};
   } else if (kind != tar::format::unknown) {

@@ -13,7 +13,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/index/index_set.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A sample as an index knows it: what functions that choose samples are given. See dataset::subset().
 class indexed_sample {

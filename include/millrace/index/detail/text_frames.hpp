@@ -49,29 +49,25 @@ inline const char* frames_name(tar::format kind) noexcept {
 }
 
 /// Unpacks text that is compressed by frames: frames of zstd, those that are skipped too, members of gzip, or one
-/// stream of zlib (tar::format::deflate). By the libraries of the component tar.
+/// stream of zlib (tar::format::deflate).
 class frame_unpacker {
  public:
-  /// Throws configuration_error, which names `object`, where the component tar is not compiled in.
-  frame_unpacker(tar::format kind, const shard& object);
-  frame_unpacker(const frame_unpacker&) = delete;
-  frame_unpacker& operator=(const frame_unpacker&) = delete;
-  ~frame_unpacker();
+  virtual ~frame_unpacker() = default;
 
   /// Takes bytes from the front of `in`, and returns the text that came of them, valid until the next call. To be
   /// called while there is something in `in`, or more().
-  std::string_view next(std::string_view& in);
-  /// Whether there may be text of bytes that were taken.
-  bool more() const noexcept;
-  /// Whether a frame has just ended, or none has begun.
-  bool between_frames() const noexcept;
-  /// What is wrong with the data, after next(); empty: nothing.
-  const std::string& wrong() const noexcept;
-
- private:
-  struct work;
-  std::unique_ptr<work> work_;
+  virtual std::string_view next(std::string_view& in) = 0;
+  /// True if there may be text of bytes that were taken.
+  virtual bool more() const noexcept = 0;
+  /// True if a frame has just ended, or none has begun.
+  virtual bool between_frames() const noexcept = 0;
+  /// The reason why the data cannot be unpacked, after next(); empty if there is none.
+  virtual const std::string& wrong() const noexcept = 0;
 };
+
+/// By the libraries of the component tar. Throws configuration_error, which names `object`, if no part of the program
+/// is compiled with it.
+std::unique_ptr<frame_unpacker> make_frame_unpacker(tar::format kind, const shard& object);
 
 /// Where frames of an object lie, in it and in its text.
 struct frame_range {

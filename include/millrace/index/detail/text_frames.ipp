@@ -25,63 +25,59 @@ namespace millrace::detail {
 
 #if defined(MILLRACE_WITH_TAR)
 
-struct frame_unpacker::work {
-  explicit work(tar::format kind)
-      : windows(kind, tar::archive_options(), nullptr), decoder(tar::detail::make_stream_decoder(kind, windows)) {}
+class tar_frame_unpacker final : public frame_unpacker {
+ public:
+  explicit tar_frame_unpacker(tar::format kind)
+      : windows_(kind, tar::archive_options(), nullptr), decoder_(tar::detail::make_stream_decoder(kind, windows_)) {}
 
-  tar::detail::window_claim windows;
-  std::unique_ptr<tar::detail::stream_decoder> decoder;
-  std::unique_ptr<char[]> text{new char[size]};
-  bool between = true;
-  bool begun = false;
-  bool full = false;     // the last step has filled `text`
-  bool padding = false;  // zeros follow the last frame, as tapes and some stores add them
-  std::string wrong;
+  std::string_view next(std::string_view& in) override {
+    if (between_ && begun_ && !in.empty() && (padding_ || !decoder_->begins(in.front()))) {
+      padding_ = true;
+      const std::size_t zeros = std::min(in.find_first_not_of('\0'), in.size());
+      in.remove_prefix(zeros);
+      if (!in.empty()) wrong_ = "what follows a frame is none";
+      return {};
+    }
+    begun_ = true;
+    std::span<char> room(text_.get(), size);
+    if (const char* const reason = decoder_->step(in, room)) wrong_ = reason;
+    between_ = decoder_->complete();
+    full_ = room.empty() && !between_;
+    return std::string_view(text_.get(), size - room.size());
+  }
+  bool more() const noexcept override { return full_; }
+  bool between_frames() const noexcept override { return between_; }
+  const std::string& wrong() const noexcept override { return wrong_; }
+
+ private:
   static constexpr std::size_t size = 64 * KiB;
+
+  tar::detail::window_claim windows_;
+  std::unique_ptr<tar::detail::stream_decoder> decoder_;
+  std::unique_ptr<char[]> text_{new char[size]};
+  bool between_ = true;
+  bool begun_ = false;
+  bool full_ = false;     // the last step has filled `text_`
+  bool padding_ = false;  // zeros follow the last frame, as tapes and some stores add them
+  std::string wrong_;
 };
 
-MILLRACE_INLINE frame_unpacker::frame_unpacker(tar::format kind, const shard&) : work_(new work(kind)) {}
-
-MILLRACE_INLINE std::string_view frame_unpacker::next(std::string_view& in) {
-  work& w = *work_;
-  if (w.between && w.begun && !in.empty() && (w.padding || !w.decoder->begins(in.front()))) {
-    w.padding = true;
-    const std::size_t zeros = std::min(in.find_first_not_of('\0'), in.size());
-    in.remove_prefix(zeros);
-    if (!in.empty()) w.wrong = "what follows a frame is none";
-    return {};
-  }
-  w.begun = true;
-  std::span<char> room(w.text.get(), work::size);
-  if (const char* const reason = w.decoder->step(in, room)) w.wrong = reason;
-  w.between = w.decoder->complete();
-  w.full = room.empty() && !w.between;
-  return std::string_view(w.text.get(), work::size - room.size());
+MILLRACE_INLINE std::unique_ptr<frame_unpacker> make_tar_frame_unpacker(tar::format kind) {
+  return std::make_unique<tar_frame_unpacker>(kind);
 }
-
-MILLRACE_INLINE bool frame_unpacker::more() const noexcept { return work_->full; }
-MILLRACE_INLINE bool frame_unpacker::between_frames() const noexcept { return work_->between; }
-MILLRACE_INLINE const std::string& frame_unpacker::wrong() const noexcept { return work_->wrong; }
 
 #else
 
-struct frame_unpacker::work {
-  std::string wrong;
-};
+MILLRACE_OTHER_COMPONENT std::unique_ptr<frame_unpacker> make_tar_frame_unpacker(tar::format kind);
 
-MILLRACE_INLINE frame_unpacker::frame_unpacker(tar::format kind, const shard& object) {
+#endif
+
+MILLRACE_INLINE std::unique_ptr<frame_unpacker> make_frame_unpacker(tar::format kind, const shard& object) {
+  if (is_linked(make_tar_frame_unpacker)) return make_tar_frame_unpacker(kind);
   throw configuration_error(std::string("text in frames of ") + frames_name(kind) +
                                 " needs the component tar, which this program is compiled without",
                             where{object.shown(), 0, {}});
 }
-MILLRACE_INLINE std::string_view frame_unpacker::next(std::string_view&) { return {}; }
-MILLRACE_INLINE bool frame_unpacker::more() const noexcept { return false; }
-MILLRACE_INLINE bool frame_unpacker::between_frames() const noexcept { return true; }
-MILLRACE_INLINE const std::string& frame_unpacker::wrong() const noexcept { return work_->wrong; }
-
-#endif
-
-MILLRACE_INLINE frame_unpacker::~frame_unpacker() = default;
 
 /// Gives the text of frames to `take`, piece by piece with the byte that each begins at, up to byte `end` of it or, if
 /// `whole`, to the end of the last frame. Returns where the text has ended.
@@ -92,13 +88,13 @@ std::uint64_t for_text_of_frames(const shard& object, frame_range frames, const 
   tar::format kind = tar::format::zstd;
   if (!in.empty() && in.front() == '\x1f') kind = tar::format::gzip;
   if (begins_zlib(in)) kind = tar::format::deflate;
-  frame_unpacker unpacker(kind, object);
+  const std::unique_ptr<frame_unpacker> unpacker = make_frame_unpacker(kind, object);
   std::uint64_t at = frames.text;
   std::string reason;
-  while ((whole || at < end) && (!in.empty() || unpacker.more())) {
-    const std::string_view text = unpacker.next(in);
-    if (!unpacker.wrong().empty()) {
-      reason = " are damaged: " + unpacker.wrong() + ',';
+  while ((whole || at < end) && (!in.empty() || unpacker->more())) {
+    const std::string_view text = unpacker->next(in);
+    if (!unpacker->wrong().empty()) {
+      reason = " are damaged: " + unpacker->wrong() + ',';
     } else if (whole && text.size() > end - at) {
       reason = " are damaged: they have more text than the index says,";
     } else {
@@ -108,7 +104,7 @@ std::uint64_t for_text_of_frames(const shard& object, frame_range frames, const 
     if (!reason.empty()) break;
   }
   if (reason.empty() && at < end) reason = " end";
-  if (reason.empty() && whole && !unpacker.between_frames()) reason = " are damaged: the last one has no end,";
+  if (reason.empty() && whole && !unpacker->between_frames()) reason = " are damaged: the last one has no end,";
   if (reason.empty()) return at;
   throw archive_error(std::string("the frames of ") + frames_name(kind) + " that begin here" + reason +
                           " after byte " + std::to_string(at) + " of the text, which the index has to byte " +

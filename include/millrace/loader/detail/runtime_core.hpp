@@ -18,7 +18,7 @@
 #include <millrace/loader/run_options.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 class host_stats;
 }
 

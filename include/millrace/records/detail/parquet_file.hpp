@@ -18,7 +18,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/shards/sample.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 /// A condition on a column: {"width", ">=", 256}, {"language", "==", "en"}.
 class parquet_condition {

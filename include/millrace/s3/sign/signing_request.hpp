@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include <millrace/version.hpp>
+
 namespace millrace::s3 {
 
 /// A header as it goes over the wire; the views refer to memory of the caller.

@@ -11,6 +11,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/version.hpp>
 
 namespace millrace::s3_server {
 

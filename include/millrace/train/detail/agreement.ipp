@@ -21,7 +21,7 @@
 #include <millrace/train/rank_group.hpp>
 #include <millrace/train/rank_group.ipp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_COROUTINE_BODY void rank_group::compare(std::span<const rank_setting> settings) const {
   detail::agreement all(*this, "settings");

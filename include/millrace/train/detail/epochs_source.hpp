@@ -19,7 +19,7 @@
 #include <millrace/train/detail/epoch_walk.hpp>
 #include <millrace/train/detail/epochs_request.hpp>
 
-namespace millrace {
+namespace millrace::inline MILLRACE_ABI {
 class executor;
 }
 
