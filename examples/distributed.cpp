@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
@@ -167,6 +168,11 @@ void train(const mill::s3::client& s3, const std::string& bucket, const mill::ra
   const mill::dataset training_set(s3, index_of(s3, train_prefix, 0, 5), {.prefix = train_prefix});
   const mill::dataset validation_set(s3, index_of(s3, val_prefix, 5, 6), {.prefix = val_prefix});
   checkpoint now = load(s3, saved);
+  if (global_batch % mine.world_size != 0) {
+    throw mill::configuration_error("a global batch of " + std::to_string(global_batch) +
+                                    " samples has no equal share for " + std::to_string(mine.world_size) +
+                                    " ranks: start 1, 2, 3, 4, 6 or 12");
+  }
   const std::size_t batch = global_batch / mine.world_size;
   // Seed, data, batch and state are compared: a rank that differs is an error on all, instead of a training that hangs.
   const mill::epochs_options options{.seed = 7, .epochs = 3, .batch = batch, .ranks = ranks, .tracks = 60};

@@ -185,7 +185,7 @@ class shuffle_spool {
       mill::stream<mill::sample> all(sorted(self, output * self->of_output_ + i));
       while (std::optional<mill::sample> s = co_await all.next()) {
         if (s->key == key) {
-          waiting.push_back(compact(std::move(*s)));
+          waiting.push_back(compact_slices(std::move(*s)));
           if (waiting.size() > 4096) too_many_of(waiting.front());
           continue;
         }

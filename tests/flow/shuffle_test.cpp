@@ -154,13 +154,13 @@ TEST_CASE("kept items are compacted") {
 struct in_place {
   explicit in_place(int) {}
   bool small = false;
-  friend in_place compact(in_place x) {
+  friend in_place compact_slices(in_place x) {
     x.small = true;
     return x;
   }
 };
 
-TEST_CASE("compact() may change the item that it returns") {
+TEST_CASE("compact_slices() may change the item that it returns") {
   for (const in_place& x : run(mill::iota(3) | mill::map([](int i) { return in_place(i); }) | mill::shuffle())) {
     CHECK(x.small);
   }

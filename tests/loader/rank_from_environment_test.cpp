@@ -67,6 +67,34 @@ TEST_CASE("every launcher is understood") {
   CHECK(from({{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "6"}, {"SLURM_STEP_ID", "0"}}).index == 5);
 }
 
+TEST_CASE("Ray Train sets torchrun's variables, and NODE_RANK in the place of GROUP_RANK") {
+  variables ray = torchrun;
+  ray.erase("GROUP_RANK");
+  CHECK(refusal(ray) != "");
+  ray.insert({"NODE_RANK", "1"});
+  const rank r = from(ray);
+  CHECK(r.index == 3);
+  CHECK(r.world_size == 8);
+  CHECK(r.local_index == 1);
+  CHECK(r.local_world_size == 2);
+  CHECK(std::string(r.source) == "Ray Train");
+}
+
+TEST_CASE("an Indexed Job of Kubernetes needs to say how many pods it has") {
+  for (const char* index : {"0", "3"}) {
+    CHECK_THAT(refusal({{"JOB_COMPLETION_INDEX", index}}),
+               Contains(std::string("JOB_COMPLETION_INDEX is ") + index) && Contains("MILLRACE_WORLD_SIZE"));
+  }
+  const rank r = from({{"JOB_COMPLETION_INDEX", "3"}, {"MILLRACE_WORLD_SIZE", "4"}});
+  CHECK(r.index == 3);
+  CHECK(r.world_size == 4);
+  CHECK(std::string(r.source) == "Kubernetes");
+  CHECK_THROWS_AS(from({{"JOB_COMPLETION_INDEX", "4"}, {"MILLRACE_WORLD_SIZE", "4"}}), configuration_error);
+  // What the pod starts has ranks of its own.
+  CHECK(from(torchrun + variables{{"JOB_COMPLETION_INDEX", "1"}}).index == 3);
+  CHECK(from({{"JOB_COMPLETION_INDEX", "1"}, {"MILLRACE_RANK", "0"}, {"MILLRACE_WORLD_SIZE", "2"}}).index == 0);
+}
+
 TEST_CASE("Slurm says how many processes a machine has, where they are equally many on all") {
   const variables task{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_ID", "0"}, {"SLURM_LOCALID", "1"}};
   const auto on_machine = [&](const char* text) {

@@ -49,7 +49,7 @@ class clip {
 
   friend std::size_t byte_size(const clip& c) noexcept { return c.wave.size(); }
   friend const millrace::bytes* slice_of(const clip& c) noexcept { return &c.wave; }
-  friend clip compact(clip c) {
+  friend clip compact_slices(clip c) {
     c.wave = c.wave.compact();
     return c;
   }
@@ -93,7 +93,7 @@ class minute {
  public:
   std::vector<clip> clips;
 
-  friend std::size_t sample_count(const minute& m) noexcept { return m.clips.size(); }
+  friend std::size_t samples_in_batch(const minute& m) noexcept { return m.clips.size(); }
   friend std::size_t byte_size(const minute& m) noexcept {
     std::size_t all = 0;
     for (const clip& c : m.clips) all += byte_size(c);
@@ -173,12 +173,12 @@ std::vector<recordings::clip> three_clips() { return {clip_of(0, "hello"), clip_
 TEST_CASE("the page on own types: the stages know a type's size, mark and rows") {
   using recordings::clip;
   static_assert(mill::detail::has_byte_size<clip>);
-  static_assert(mill::detail::has_compact<clip>);
+  static_assert(mill::detail::has_compact_slices<clip>);
   static_assert(mill::detail::has_slice<clip>);
   static_assert(mill::detail::has_mark<clip>);
   static_assert(mill::detail::has_place<clip>);
   static_assert(mill::detail::has_place<recordings::transcript>);
-  static_assert(mill::detail::has_sample_count<recordings::minute>);
+  static_assert(mill::detail::has_samples_in_batch<recordings::minute>);
   static_assert(mill::row_item<recordings::loudness>);
   static_assert(mill::detail::has_in_place_of<recordings::recogniser, recordings::transcript>);
 

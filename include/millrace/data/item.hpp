@@ -11,12 +11,13 @@
 
 // What the type of an item may offer to the stages. All of it is optional: every movable type is an item. The functions
 // are found beside the type (argument-dependent lookup): as friends, or in its namespace. They run on the loop's
-// thread, once or more for each item at each stage: all but compact() and collate() should be cheap and not throw.
+// thread, once or more for each item at each stage: all but compact_slices() and collate() should be cheap and not
+// throw. Their names are for the library alone, since what a program calls by another name is not called by accident.
 //
 // std::size_t byte_size(const T&)
 //     The bytes that the item holds: for the bounds in bytes of buffer(), shuffle(), map_concurrent() and others, and
 //     for the table of stats(). Known for std::string and, as a sum, for vectors. Else the item counts as 0 bytes.
-// T compact(T)
+// T compact_slices(T)
 //     The same item in less memory: slices of slabs are copied. shuffle() calls it for each item that stays; buffer(),
 //     batch(), bucket_by_length(), map_concurrent() and run() only as slice_of() says. Else the item is held as it is.
 // const bytes* slice_of(const T&)
@@ -33,7 +34,7 @@
 //     An origin and a name: errors of functions that work on the item name the shard, the byte and the key.
 // auto place_of(const T&)
 //     The object that has these members, for an item that has none itself. Else errors do not name the item.
-// std::size_t sample_count(const T&)
+// std::size_t samples_in_batch(const T&)
 //     The samples in a batch that run() yields: for the rates of stats(). Known for vectors. Else not known. What has
 //     it is a batch, and never an empty entry.
 // void collate(const T&, sample_writer&)
@@ -63,7 +64,7 @@ template <class T>
 concept has_byte_size = requires(const T& item) { static_cast<std::size_t>(byte_size(item)); };
 
 template <class T>
-concept has_compact = requires(T&& item) { T(compact(static_cast<T&&>(item))); };
+concept has_compact_slices = requires(T&& item) { T(compact_slices(static_cast<T&&>(item))); };
 
 template <class T>
 concept has_slice = requires(const T& item) {
@@ -82,12 +83,14 @@ concept shows_origin = requires(const T& item) {
 template <class T>
 concept shows_key = requires(const T& item) { std::string_view(item.key); };
 template <class T>
-concept finds_origin = requires(const T& item) { place_of(item); };
+concept finds_origin = requires(const T& item) {
+  requires shows_origin<std::remove_cvref_t<decltype(place_of(item))>>;
+};
 template <class T>
 concept has_place = shows_origin<T> || finds_origin<T>;
 
 template <class T>
-concept has_sample_count = requires(const T& item) { static_cast<std::size_t>(sample_count(item)); };
+concept has_samples_in_batch = requires(const T& item) { static_cast<std::size_t>(samples_in_batch(item)); };
 
 template <class T>
 concept has_set_mark = requires(T& item, const epoch_mark& mark) { set_mark(item, mark); };
@@ -95,7 +98,7 @@ template <class T>
 concept shows_mark = requires(T& item) { requires std::is_same_v<decltype((item.mark)), epoch_mark&>; };
 /// One sample, or what is made of one: not a batch.
 template <class T>
-concept marked_item = has_mark<T> && !has_sample_count<T>;
+concept marked_item = has_mark<T> && !has_samples_in_batch<T>;
 template <class T>
 concept can_set_mark = marked_item<T> && (has_set_mark<T> || shows_mark<T>);
 template <class T>

@@ -61,7 +61,7 @@ class array {
 
   friend std::size_t byte_size(const array& a) noexcept { return a.data_.size(); }
   friend const bytes* slice_of(const array& a) noexcept { return &a.data_; }
-  friend array compact(array a) {
+  friend array compact_slices(array a) {
     a.data_ = a.data_.compact();
     return a;
   }

@@ -74,7 +74,7 @@ class array_sample {
   friend const bytes* slice_of(const array_sample& a) noexcept {
     return a.arrays.empty() ? slice_of(a.of) : slice_of(a.arrays.front().value);
   }
-  friend array_sample compact(array_sample a);
+  friend array_sample compact_slices(array_sample a);
 };
 
 /// Lays the arrays out in a row of a batch.

@@ -38,9 +38,9 @@ MILLRACE_INLINE std::size_t byte_size(const array_sample& a) noexcept {
   return total;
 }
 
-MILLRACE_INLINE array_sample compact(array_sample a) {
-  a.of = compact(std::move(a.of));
-  for (named_array& one : a.arrays) one.value = compact(std::move(one.value));
+MILLRACE_INLINE array_sample compact_slices(array_sample a) {
+  a.of = compact_slices(std::move(a.of));
+  for (named_array& one : a.arrays) one.value = compact_slices(std::move(one.value));
   return a;
 }
 

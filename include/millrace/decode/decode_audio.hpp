@@ -37,8 +37,8 @@ class audio_sample {
   friend void set_mark(audio_sample& a, const epoch_mark& mark) noexcept { a.of.mark = mark; }
   friend std::size_t byte_size(const audio_sample& a) noexcept { return byte_size(a.of) + byte_size(a.sound); }
   friend const bytes* slice_of(const audio_sample& a) noexcept { return slice_of(a.of); }
-  friend audio_sample compact(audio_sample a) {
-    a.of = compact(std::move(a.of));
+  friend audio_sample compact_slices(audio_sample a) {
+    a.of = compact_slices(std::move(a.of));
     return a;
   }
 };

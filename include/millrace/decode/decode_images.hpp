@@ -63,8 +63,8 @@ class encoded_image {
   friend void set_mark(encoded_image& i, const epoch_mark& mark) noexcept { i.encoded.mark = mark; }
   friend std::size_t byte_size(const encoded_image& i) noexcept { return byte_size(i.encoded); }
   friend const bytes* slice_of(const encoded_image& i) noexcept { return slice_of(i.encoded); }
-  friend encoded_image compact(encoded_image i) {
-    return encoded_image(compact(std::move(i.encoded)), std::move(i.how_));
+  friend encoded_image compact_slices(encoded_image i) {
+    return encoded_image(compact_slices(std::move(i.encoded)), std::move(i.how_));
   }
 
  private:

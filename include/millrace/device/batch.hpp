@@ -286,7 +286,7 @@ class host_batch {
 
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const host_batch& b) { return b.bytes(); }
-inline std::size_t sample_count(const host_batch& b) noexcept { return b.size(); }
+inline std::size_t samples_in_batch(const host_batch& b) noexcept { return b.size(); }
 inline epoch_mark mark_of(const host_batch& b) noexcept { return b.mark(); }
 
 /// A batch in the memory of a device, on its way or there already: what to_device() yields.
@@ -379,7 +379,7 @@ class device_batch {
 
 /// For the bytes column of the stage table.
 inline std::size_t byte_size(const device_batch& b) { return b ? b.bytes() : 0; }
-inline std::size_t sample_count(const device_batch& b) noexcept { return b ? b.size() : 0; }
+inline std::size_t samples_in_batch(const device_batch& b) noexcept { return b ? b.size() : 0; }
 inline epoch_mark mark_of(const device_batch& b) { return b ? b.mark() : epoch_mark(); }
 
 namespace detail {

@@ -36,7 +36,7 @@ class marked_batch {
   auto end() const noexcept { return items.end(); }
 
   friend epoch_mark mark_of(const marked_batch& b) noexcept { return b.mark; }
-  friend std::size_t sample_count(const marked_batch& b) noexcept { return b.items.size(); }
+  friend std::size_t samples_in_batch(const marked_batch& b) noexcept { return b.items.size(); }
   friend std::size_t byte_size(const marked_batch& b) requires detail::counts_bytes_v<std::vector<T>> {
     return detail::item_bytes(b.items);
   }

@@ -136,11 +136,11 @@ class shuffle_stage : public detail::library_stage {
 /// If items have marks (mark_of()), the window never holds items of two epochs: it is emptied before another epoch
 /// begins, whose number replaces options.epoch, and the training's seed replaces options.seed if that is 0.
 ///
-/// Items that stay are compacted, if their type has a function `compact(item)` (see data/item.hpp), so that a small
-/// slice does not hold a slab. The bound in bytes is exceeded only by an item larger than every one before it. Nothing
-/// is pulled ahead of the consumer: next() waits for the pulls. Errors of the source are thrown at once, and the
-/// window's items are dropped with the stream. Throws configuration_error if `window` is 0 or `startup` is not between
-/// 0 and 1.
+/// Items that stay are compacted, if their type has a function `compact_slices(item)` (see data/item.hpp), so that a
+/// small slice does not hold a slab. The bound in bytes is exceeded only by an item larger than every one before it.
+/// Nothing is pulled ahead of the consumer: next() waits for the pulls. Errors of the source are thrown at once, and
+/// the window's items are dropped with the stream. Throws configuration_error if `window` is 0 or `startup` is not
+/// between 0 and 1.
 inline shuffle_stage shuffle(shuffle_options options = {}) { return shuffle_stage(options); }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -29,12 +29,12 @@
 
 namespace millrace::detail {
 
-/// How many samples an item of the training thread holds: `sample_count(item)` (see data/item.hpp);
+/// How many samples an item of the training thread holds: `samples_in_batch(item)` (see data/item.hpp);
 /// built in for vectors, which batch() makes (one of numbers is a sample itself). 0: not known.
 template <class T>
 std::int64_t item_samples(const T& item) {
-  if constexpr (has_sample_count<T>) {
-    return static_cast<std::int64_t>(sample_count(item));
+  if constexpr (has_samples_in_batch<T>) {
+    return static_cast<std::int64_t>(samples_in_batch(item));
   } else {
     return 0;
   }

@@ -12,11 +12,13 @@
 namespace millrace::inline MILLRACE_ABI {
 
 /// This process's rank from the launcher's variables, in this order: MILLRACE_RANK and MILLRACE_WORLD_SIZE, torchrun,
-/// Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, Slurm; a process without a launcher is rank 0 of 1.
+/// Ray Train, Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, Slurm; a process without a launcher is rank 0 of 1.
 ///
-/// torchrun counts only if RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK are all set: some platforms
-/// set RANK and WORLD_SIZE per machine. RANK and WORLD_SIZE alone are an error, and so is half of what a launcher sets
-/// (an index without a number of processes). Launchers that contradict each other about index or size are an error with
+/// torchrun counts only if RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK are all set, Ray Train only
+/// with NODE_RANK in the place of the last one: some platforms set RANK and WORLD_SIZE per machine. A pod of an Indexed
+/// Job of Kubernetes has JOB_COMPLETION_INDEX, and no number of pods: it is an error without MILLRACE_WORLD_SIZE, which
+/// the Job's description can set. RANK and WORLD_SIZE alone are an error, and so is half of what a launcher sets (an
+/// index without a number of processes). Launchers that contradict each other about index or size are an error with
 /// both values, except that an explicit MILLRACE_RANK wins. Slurm counts only inside a step (SLURM_STEP_ID): a batch
 /// script without srun is one process. Launchers that count the agents of another one, one a machine, do not contradict
 /// it: `srun torchrun`, `mpirun torchrun`, mpirun in an allocation of Slurm.

@@ -43,6 +43,10 @@ MILLRACE_INLINE std::optional<std::uint32_t> rank_number(const environment& vari
   return static_cast<std::uint32_t>(value);
 }
 
+/// A pod of an Indexed Job of Kubernetes, which has one process and knows its index alone.
+inline constexpr rank_source indexed_job = {"Kubernetes", "JOB_COMPLETION_INDEX",     "MILLRACE_WORLD_SIZE", nullptr,
+                                            nullptr,      "MILLRACE_LOCAL_WORLD_SIZE"};
+
 /// Slurm's variables are about this process only inside a step: in a batch script, and in the shell of an allocation,
 /// they are those of the job, and SLURM_PROCID is 0.
 MILLRACE_INLINE bool is_about_process(const environment& variables, const rank_source& source) {
@@ -87,13 +91,18 @@ MILLRACE_INLINE std::string shown_rank(const rank& r) {
   return std::string(r.source) + " says rank " + std::to_string(r.index) + " of " + std::to_string(r.world_size);
 }
 
+/// True for ranks that an agent of each machine gives, of whatever started the agents.
+MILLRACE_INLINE bool is_from_agent(const rank& r) noexcept {
+  return std::strcmp(r.source, "torchrun") == 0 || std::strcmp(r.source, "Ray Train") == 0;
+}
+
 /// Whether `outer` counts the agents that started the processes of `inner`, one agent a machine. torchrun's may be
 /// started by anything, and decide on an order of their own. mpirun starts its daemons as tasks of Slurm, and Open
 /// MPI's needs none on the machine that it runs on itself.
 MILLRACE_INLINE bool counts_agents(const rank& outer, const rank& inner) {
   const std::uint64_t each = inner.local_world_size;
   const bool one_a_machine = outer.world_size * each == inner.world_size;
-  if (std::strcmp(inner.source, "torchrun") == 0) return one_a_machine;
+  if (is_from_agent(inner)) return one_a_machine;
   if (std::strcmp(outer.source, "Slurm") != 0 || outer.world_size == inner.world_size) return false;
   return one_a_machine || (std::strcmp(inner.source, "Open MPI") == 0 &&
                            (std::uint64_t(outer.world_size) + 1) * each == inner.world_size);
@@ -104,7 +113,7 @@ MILLRACE_INLINE bool counts_agents(const rank& outer, const rank& inner) {
 /// gave: batch scripts set WORLD_SIZE for the processes that srun starts. Under torchrun they are those of its agents.
 MILLRACE_INLINE void refuse_half(const environment& variables, const rank_source& source,
                                  const std::optional<rank>& found) {
-  if (!is_about_process(variables, source) || (found && std::strcmp(found->source, "torchrun") == 0)) return;
+  if (!is_about_process(variables, source) || (found && is_from_agent(*found))) return;
   const std::optional<std::uint32_t> index = rank_number(variables, source.index);
   const std::optional<std::uint32_t> size = world_size_from(variables, source);
   if (index.has_value() == size.has_value()) return;
@@ -138,17 +147,22 @@ MILLRACE_INLINE rank rank_from_environment(const environment& variables) {
     if (name == "MILLRACE_RANK") {
       if (r) return *r;
       if (variables.get("MILLRACE_RANK") || variables.get("MILLRACE_WORLD_SIZE")) {
+        if (!variables.get("MILLRACE_RANK")) {
+          if (std::optional<rank> pod = detail::rank_from(variables, detail::indexed_job)) return *pod;
+        }
         throw configuration_error("MILLRACE_RANK and MILLRACE_WORLD_SIZE must both be set");
       }
       continue;
     }
     if (!r) continue;
+    const bool ray = !variables.get("GROUP_RANK") && variables.get("NODE_RANK");
     if (name == "torchrun" &&
-        !(variables.get("LOCAL_RANK") && variables.get("LOCAL_WORLD_SIZE") && variables.get("GROUP_RANK"))) {
+        !(variables.get("LOCAL_RANK") && variables.get("LOCAL_WORLD_SIZE") && (variables.get("GROUP_RANK") || ray))) {
       throw configuration_error(
-          "RANK and WORLD_SIZE are set without torchrun's LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK, so they may "
-          "count machines and not processes: set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
+          "RANK and WORLD_SIZE are set without torchrun's LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK (Ray Train: "
+          "NODE_RANK), so they may count machines and not processes: set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
     }
+    if (name == "torchrun" && ray) r->source = "Ray Train";
     if (!found) {
       found = r;
     } else if ((found->index != r->index || found->world_size != r->world_size) && !detail::counts_agents(*r, *found)) {
@@ -158,12 +172,18 @@ MILLRACE_INLINE rank rank_from_environment(const environment& variables) {
   }
   for (const detail::rank_source& source : sources) detail::refuse_half(variables, source, found);
   if (found) return *found;
+  if (const std::optional<std::uint32_t> pod = detail::rank_number(variables, detail::indexed_job.index)) {
+    throw configuration_error(
+        "JOB_COMPLETION_INDEX is " + std::to_string(*pod) +
+        ", and Kubernetes does not say how many pods the Job has: add the environment variable MILLRACE_WORLD_SIZE "
+        "with the Job's number of completions to the pods, or start torchrun in them");
+  }
   rank alone;
   alone.source = "no launcher";
   return alone;
 }
 
-}  // namespace millrace
+}  // namespace millrace::inline MILLRACE_ABI
 
 namespace millrace::detail {
 

@@ -87,7 +87,7 @@ class run_stats {
   double seconds = 0;      ///< since the run began, or its whole length once it has ended
   double first_after = 0;  ///< seconds from its beginning to the first item; 0: none was taken
   std::int64_t items = 0;  ///< taken by the training thread: batches, where the pipeline makes batches
-  /// In those batches: vectors, host_batch, device_batch, line_batch, what has `sample_count(item)`. 0: not known.
+  /// In those batches: vectors, host_batch, device_batch, line_batch, what has `samples_in_batch(item)`. 0: not known.
   std::int64_t samples = 0;
   /// Bytes that came into the pipeline: those that fetch() got from its store, or else those of the first stages whose
   /// items have byte_size().

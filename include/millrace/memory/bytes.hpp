@@ -108,7 +108,7 @@ class bytes {
 
   // What stages ask of their items, see flow/shuffle.hpp, flow/buffer.hpp and coro/item_bytes.hpp.
   friend std::size_t byte_size(const bytes& slice) noexcept { return slice.size(); }
-  friend bytes compact(const bytes& slice) { return slice.compact(); }
+  friend bytes compact_slices(const bytes& slice) { return slice.compact(); }
   friend const bytes* slice_of(const bytes& slice) noexcept { return &slice; }
 
   /// Takes over one reference to `owner`. For the library's own buffers.

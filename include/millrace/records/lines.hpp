@@ -55,7 +55,7 @@ class line_batch {
   }
 
   friend std::size_t byte_size(const line_batch& b) noexcept;
-  friend std::size_t sample_count(const line_batch& b) noexcept { return b.size(); }
+  friend std::size_t samples_in_batch(const line_batch& b) noexcept { return b.size(); }
 
  private:
   friend detail::line_splitter;

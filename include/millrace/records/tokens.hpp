@@ -39,7 +39,7 @@ class token_batch {
   friend std::size_t byte_size(const token_batch& b) noexcept {
     return b.tokens.size() * sizeof(std::int32_t) + b.ends.size() * sizeof(std::size_t);
   }
-  friend std::size_t sample_count(const token_batch& b) noexcept { return b.size(); }
+  friend std::size_t samples_in_batch(const token_batch& b) noexcept { return b.size(); }
 };
 
 /// The tokens of one document with its mark: what your function makes of a sample of epochs(), for pack().
@@ -71,7 +71,7 @@ struct judged_tokens {
   std::vector<lost_document> lost;
 
   friend std::size_t byte_size(const judged_tokens& b) noexcept { return byte_size(b.documents); }
-  friend std::size_t sample_count(const judged_tokens& b) noexcept { return b.documents.size(); }
+  friend std::size_t samples_in_batch(const judged_tokens& b) noexcept { return b.documents.size(); }
 };
 
 /// One line of a batch, with the members that an error's place is made from.

@@ -35,7 +35,7 @@ class member {
   friend place place_of(const member& m) noexcept { return {m.from, m.entry.name}; }
   friend std::size_t byte_size(const member& m) noexcept { return m.entry.body.size(); }
   friend const bytes* slice_of(const member& m) noexcept { return &m.entry.body; }
-  friend member compact(member m) {
+  friend member compact_slices(member m) {
     m.entry.body = m.entry.body.compact();
     return m;
   }
@@ -94,7 +94,7 @@ class field {
 };
 
 /// The members of a shard that share a key, as WebDataset groups them. The bytes are slices of the fetched slabs until
-/// compact() has copied the sample.
+/// compact_slices() has copied the sample.
 class sample {
  public:
   sample() = default;
@@ -123,7 +123,7 @@ class sample {
   friend epoch_mark mark_of(const sample& s) noexcept { return s.mark; }
   friend const bytes* slice_of(const sample& s) noexcept { return s.fields.empty() ? nullptr : &s.fields.front().data; }
   /// The same sample, keeping little more memory than its size: for stages that hold samples for long.
-  friend sample compact(sample s) {
+  friend sample compact_slices(sample s) {
     for (field& f : s.fields) f.data = f.data.compact();
     return s;
   }

@@ -14,12 +14,12 @@
 
 namespace millrace::detail {
 
-/// The item as it should be kept for long: what `compact(item)` returns (see data/item.hpp), or else the item itself.
+/// The item as it should be kept for long: what `compact_slices(item)` returns (see data/item.hpp), or else the item.
 template <class T>
 T compacted(T&& item) {
   static_assert(!std::is_reference_v<T>);
-  if constexpr (has_compact<T>) {
-    return T(compact(std::move(item)));
+  if constexpr (has_compact_slices<T>) {
+    return T(compact_slices(std::move(item)));
   } else {
     return std::move(item);
   }

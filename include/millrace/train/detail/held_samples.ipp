@@ -44,7 +44,7 @@ MILLRACE_INLINE sample sample_at(const window_order::spot& spot, const std::shar
   s.mark.known = true;
   s.mark.seed = from->seed;
   s.mark.epoch = from->epoch;
-  return compact(std::move(s));
+  return compact_slices(std::move(s));
 }
 
 }  // namespace millrace::detail

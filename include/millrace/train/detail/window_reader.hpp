@@ -124,7 +124,7 @@ class window_reader {
     position_->note(window_order::event::taken(s.from.offset, s.from.end));
     order_.take(s.from.offset, s.from.end);
     slots_.emplace_back();
-    slots_.back().item.emplace(compact(std::move(s)));
+    slots_.back().item.emplace(compact_slices(std::move(s)));
   }
   /// It has no more.
   void close() {
