@@ -26,7 +26,7 @@ int main(int count, char** arguments) {
     return 2;
   }
   try {
-    const mill::rank r = mill::rank_from_environment();  // says on standard error who this is
+    const mill::rank r = mill::rank_from_environment();  // one log line says who this is
     auto mine = mill::shards(arguments[1])               // the same list in every process,
                 | mill::shuffle_shards({.seed = 7})      // in the same order,
                 | mill::split_by_rank(r)                 // of which each takes its share

@@ -273,7 +273,8 @@ TEST_CASE("a sample unlike the first is an error with its key", "[device]") {
   batch_pool pool(layout_of(clips[0], 2));
   CHECK_THROWS_AS(collate_batch(clips, pool), decode_error);
   CHECK_THROWS_WITH(collate_batch(clips, pool),
-                    Contains("odd one: field audio f32 2 where the first sample had audio f32 3"));
+                    Contains("odd one: field audio f32 2 where the first sample had audio f32 3") &&
+                        Contains("written by padded() or ragged()"));
   clips.resize(1);
   clips.push_back({"b", {1, 2, 3}, true});
   clips.push_back({"c", {1, 2, 3}, true});
@@ -311,7 +312,7 @@ TEST_CASE("labelled images carry their origin into the batch and into errors", "
   v[2].width = 4;
   CHECK_THROWS_WITH(collate_batch(v, pool),
                     "https://host/a.tar at byte 1024, img2: field image u8 1x4x3 where the first sample had image u8 "
-                    "2x2x3");
+                    "2x2x3: what differs in length is written by padded() or ragged()");
   v[2].pixels = std::vector<std::uint8_t>(11);
   CHECK_THROWS_WITH(collate_batch(v, pool), "https://host/a.tar at byte 1024, img2: an image of 1x4x3 has 11 bytes");
   v.erase(v.begin(), v.begin() + 2);

@@ -24,10 +24,10 @@
 #include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/equal_batches.hpp>
 
-#include "tests/support/temporary_folder.hpp"
-#include "tests/train/epochs_data.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/failure_of.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/train/epochs_data.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -256,6 +256,18 @@ TEST_CASE("without .batch there are samples, and batch() wants a number; another
   const equal_batches equal(4, uneven::pad, rank_group());
   const dataset streamed(store_of(data), "mem:");
   CHECK(epochs(streamed, {.equal = &equal}).declared_batch() == 4);
+}
+
+TEST_CASE("a training of 0 epochs is refused by name, and not one that reads nothing") {
+  const tar_dataset data({3, 4}, 100);
+  for (const dataset& train :
+       {dataset(store_of(data), data.indexes, {.prefix = "mem:"}), dataset(store_of(data), "mem:")}) {
+    CHECK_THAT(failure_of([&] {
+                 runtime rt;
+                 auto run = rt.run(epochs(train, {.epochs = 0}));
+               }),
+               Contains("epochs: .epochs is 0"));
+  }
 }
 
 TEST_CASE("a training may be endless") {

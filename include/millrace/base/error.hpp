@@ -201,7 +201,7 @@ namespace detail {
 
 /// The message about bytes that were damaged twice, by whether they were the same both times.
 inline const char* read_twice(bool alike) noexcept {
-  return alike ? "read twice, and both times the same: it is so in the store"
+  return alike ? "read twice, and both times the same: it is so in the store, or is changed alike on the way"
                : "read twice, and not the same: data are damaged on their way";
 }
 }  // namespace detail

@@ -79,7 +79,7 @@ class audio {
 /// their values are sound); a WAV, AIFF, AU, CAF or W64 whose header has the length that pipes write is read to its
 /// end; chained Oggs and joined MP3s, WAVs, AIFFs and FLACs are decoded one after the other if they have one rate and
 /// number of channels, else they are an error. Where truncation cannot be detected (such headers, an Ogg without an
-/// end-of-stream page) a line on standard error reports it, once for each kind; an MP3 without a Xing or Info header
+/// end-of-stream page) a line in the log reports it, once for each kind; an MP3 without a Xing or Info header
 /// that was cut between two frames looks complete.
 class audio_decoder {
  public:

@@ -22,8 +22,8 @@ void say_several_images(const sample& s, const field& taken);
 /// Writes a sample's image, and its class number if it has one, into a row of a batch: what decode_images() does for
 /// each image, and a function for fill_batches(), alone or as a part of your own. Copies share memory.
 ///
-/// If a sample has several images and image_options::field is not set, the first in the archive is taken; one line on
-/// standard error, once in a process, names such a sample.
+/// If a sample has several images and image_options::field is not set, the first in the archive is taken; one line in
+/// the log, once in a process, names such a sample.
 ///
 /// The row has the fields of layout(), beginning with them. Thread-safe. Errors: decode_error, for a sample without an
 /// image or a label, and those of image_decoder.

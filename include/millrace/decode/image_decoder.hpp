@@ -291,8 +291,8 @@ namespace millrace::inline MILLRACE_ABI {
 /// short, corrupt, larger than .max_pixels. Rows below the part that is taken are not read, and so not checked.
 ///
 /// Data of a JPEG that contradict the format but cost no pixel (bytes before a marker, an unknown revision of JFIF or
-/// code of Adobe's) are no error: such images are counted, and the first of each kind in a process is a line on
-/// standard error.
+/// code of Adobe's) are no error: such images are counted, and the first of each kind in a process is a line in
+/// the log.
 class image_decoder {
  public:
   /// Throws configuration_error for options that contradict each other. A template so that parts of a program that are

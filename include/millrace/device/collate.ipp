@@ -259,7 +259,11 @@ MILLRACE_INLINE sample_writer::column& sample_writer::next_column(const char* na
   }
   column& c = fields_.columns[next_++];
   if (c.name != name || c.type != type || c.form != form || c.dims != dims) {
-    throw decode_error("field " + text_of() + " where the first sample had " + c.text(), from_.at(key_));
+    const bool length = c.name == name && c.type == type && c.form == form && form == detail::field_form::fixed &&
+                        c.dims.rank() == dims.rank() && dims.rank() > 0;
+    throw decode_error("field " + text_of() + " where the first sample had " + c.text() +
+                           (length ? ": what differs in length is written by padded() or ragged()" : ""),
+                       from_.at(key_));
   }
   return c;
 }

@@ -61,7 +61,7 @@ MILLRACE_COROUTINE inline auto shuffle_shards(shuffle_shards_options options = {
 }
 
 /// Stage: one shard of every `world_size`, starting at the rank's index. Ranks that see the same list get disjoint
-/// shares that cover it; a line on standard error says which rank this is, where that was set, and how many shards it
+/// shares that cover it; a line in the log says which rank this is, where that was set, and how many shards it
 /// reads (not for a single process that sets it itself): once in a process while the numbers are the same, so not for
 /// every epoch. run() shows the progress of rank 0 only. A rank without shards is an error, not an empty epoch. Bound:
 /// the list.

@@ -623,6 +623,7 @@ namespace detail {
 template <class Sample>
 stream<Sample> epochs_of_rank(const dataset& data, const epochs_options& options, const std::string& state,
                               std::shared_ptr<agreement> agreed, bool compared) {
+  if (options.epochs == 0) throw configuration_error("epochs: .epochs is 0, which reads nothing: `endless` has no end");
   const std::shared_ptr<dataset_state>& of = dataset_door::state(data);
   const std::string prefix = of->index_prefix();
   epochs_request all = of->with(options, state);

@@ -36,7 +36,7 @@ inline constexpr std::uint64_t endless = UINT64_MAX;
 /// See epochs().
 struct epochs_options {
   std::uint64_t seed = 0;
-  std::uint64_t epochs = 1;       ///< how many, from first_epoch on; or `endless`
+  std::uint64_t epochs = 1;       ///< how many, from first_epoch on, not 0; or `endless`
   std::uint64_t first_epoch = 0;  ///< its number
   /// Samples of one rank's batch; all ranks must give the same. 0, not said: steps of 1 (without an index: of
   /// .equal), and batch() needs a number.

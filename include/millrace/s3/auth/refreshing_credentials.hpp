@@ -324,7 +324,7 @@ namespace millrace::s3 {
 /// that finds them old, and no request waits for it while the present ones are valid; one that fails is repeated a
 /// minute or two later and has no effect until they expire. After that, and after a refusal by the store, requests wait
 /// for it and share its failure. Credentials of an instance are used after they expire for as long as its metadata
-/// service gives no others (static stability), which is reported on standard error once. Credentials that do not expire
+/// service gives no others (static stability), which one line in the log reports. Credentials that do not expire
 /// are kept until refused.
 ///
 /// Dropping a get() at any moment, also the one that began the refresh, does not affect others: the refresh belongs to

@@ -55,7 +55,7 @@ MILLRACE_INLINE window_state window_state::parse(std::string_view text) {
   if (!json) fail("the state is not one intact JSON document");
   if (json->find("millrace") != "epochs") fail("the state is not one of epochs()");
   if (json->find("order") != "window") {
-    fail("the state is of a training with an index: it cannot be resumed with index_use::none");
+    fail("the state is of a training with an index: give the dataset that index again (.index)");
   }
   const auto number = [&](const char* name) {
     const std::optional<std::string_view> digits = json->find(name);
