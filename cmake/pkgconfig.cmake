@@ -27,7 +27,7 @@ millrace_pc(millrace-tar "compressed archives for millrace"
             "millrace-core libarchive >= 3.6 zlib >= 1.2.11 libzstd >= 1.4" -DMILLRACE_WITH_TAR)
 millrace_pc(millrace-jpeg "JPEG decoding for millrace" "millrace-core libjpeg >= 2.1" -DMILLRACE_WITH_JPEG)
 millrace_pc(millrace-png "PNG decoding for millrace" "millrace-core spng >= 0.7" -DMILLRACE_WITH_PNG)
-millrace_pc(millrace-webp "WebP decoding for millrace" "millrace-core libwebpdemux >= 1.0"
+millrace_pc(millrace-webp "WebP decoding for millrace" "millrace-core libwebpdemux >= 1.0 libwebp >= 1.0"
             -DMILLRACE_WITH_WEBP)
 millrace_pc(millrace-audio "recordings for millrace" "millrace-core sndfile >= 1.1 soxr >= 0.1.3" -DMILLRACE_WITH_AUDIO)
 millrace_pc(millrace-json "JSON lines for millrace" "millrace-core simdjson >= 3.0")

@@ -32,6 +32,8 @@
 namespace millrace::http {
 
 namespace detail {
+/// The version of the libcurl that is loaded, as LIBCURL_VERSION_NUM writes that of the headers: 0x075801 is 7.88.1.
+unsigned libcurl_version() noexcept;
 /// `o` with as many connections as RLIMIT_NOFILE leaves room for, beside what is open now, to each of so many engines.
 engine_options within_descriptors(engine_options o, std::size_t engines) noexcept;
 }  // namespace detail
@@ -43,11 +45,11 @@ engine_options within_descriptors(engine_options o, std::size_t engines) noexcep
 /// transfers are collected, and the action is repeated while libcurl asks for a timer of 0 ms: a transfer that ends
 /// inside the timer's action would otherwise be lost until the next one. Connections are kept and reused.
 ///
-/// Between its timers libcurl reports everything by sockets, except while it connects. When an address swallows the
-/// SYN, 7.88.1 closes that socket in silence, and opens the next one only when it is called again, which no timer does;
-/// a socket opened in the same call may have the number of the closed one, and is then not announced either. So the
-/// engine opens the sockets, to watch such a number anew, and while a transfer connects it has libcurl look at all
-/// transfers: at once when that transfer's socket goes, and every 250 ms.
+/// Between its timers libcurl reports everything by sockets, except, before 8.4.0, while it connects. When an address
+/// swallows the SYN, 7.88.1 closes that socket in silence, and opens the next one only when it is called again, which no
+/// timer does; a socket opened in the same call may have the number of the closed one, and is then not announced either.
+/// So the engine opens the sockets, to watch such a number anew, and with a libcurl before 8.4.0 it has it look at all
+/// transfers while one connects: at once when that transfer's socket goes, and every 250 ms.
 class engine final : public executor_service {
  public:
   /// Notified on the loop, outside of libcurl, when a transfer has ended.
@@ -235,7 +237,7 @@ class engine final : public executor_service {
 
   void act(curl_socket_t fd, int flags) noexcept;
 
-  // Lets libcurl look at every transfer, while any connects.
+  // Lets libcurl look at every transfer, while any connects: before 8.4.0.
   void look() noexcept;
   void look_at(time_point due) noexcept;
   static constexpr duration look_pause = std::chrono::milliseconds(250);
@@ -253,6 +255,7 @@ class engine final : public executor_service {
 
   event_loop& loop_;
   const engine_options options_;
+  const bool must_look_ = detail::libcurl_version() < 0x080400;
   CURLM* multi_ = nullptr;
   CURLSH* share_ = nullptr;
   time_point look_ups_since_{};

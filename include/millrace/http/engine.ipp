@@ -31,6 +31,11 @@
 
 namespace millrace::http {
 
+MILLRACE_INLINE unsigned detail::libcurl_version() noexcept {
+  static const unsigned version = curl_version_info(CURLVERSION_NOW)->version_num;
+  return version;
+}
+
 MILLRACE_INLINE engine_options detail::within_descriptors(engine_options o, std::size_t engines) noexcept {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return o;
@@ -161,7 +166,7 @@ MILLRACE_INLINE void engine::moved(client& who, client::step to) noexcept {
   active_ += std::size_t(to != step::queued) - std::size_t(who.reached_ != step::queued);
   if (who.reached_ == step::queued) who.room_seen_ = room_.generation();
   who.reached_ = to;
-  if (to == step::connecting && connecting_ == 1) look_at(loop_.now() + look_pause);
+  if (must_look_ && to == step::connecting && connecting_ == 1) look_at(loop_.now() + look_pause);
   if (connecting_ == 0) loop_.remove_timer(look_);
 }
 
@@ -208,7 +213,7 @@ MILLRACE_INLINE int engine::on_socket(CURL* easy, curl_socket_t fd, int what, vo
     e.follow(fd, what);
   } catch (...) {
   }
-  if (what == CURL_POLL_REMOVE && e.connecting_ > 0) {
+  if (e.must_look_ && what == CURL_POLL_REMOVE && e.connecting_ > 0) {
     char* who = nullptr;  // none for a handle of libcurl's own
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, &who);
     const bool connects = who != nullptr && reinterpret_cast<client*>(who)->reached() == client::step::connecting;
@@ -445,7 +450,7 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
     if (engine_.wait_for_descriptors(easy_, *this)) return watch(later(engine_.loop().now(), queue_look));
   }
   if (reached() == step::connecting && (result == CURLE_COULDNT_CONNECT || result == CURLE_OPERATION_TIMEDOUT)) {
-    // If none was tried, 7.88.1 reports what the handle's last connection had failed with.
+    // If none was tried, libcurl (7.88 to 8.5 at least) reports what the handle's last connection had failed with.
     const bool failed = result == CURLE_COULDNT_CONNECT || (!trying_[0] && !trying_[1]);
     not_connected();
     if (!error_ && failed && passed_over_ && !any_address_) {

@@ -16,7 +16,9 @@ class transport_options {
  public:
   transport_options() = default;
 
-  duration connect_timeout = std::chrono::seconds(5);      ///< name, TCP and TLS together; 1 ms at least
+  /// Name, TCP and TLS together; 1 ms at least. Of several addresses of one family each gets half of what is left (from
+  /// libcurl 8.3.0 on, only as long as that is more than 600 ms), the last one all of it.
+  duration connect_timeout = std::chrono::seconds(5);
   duration first_byte_timeout = std::chrono::seconds(30);  ///< from the request's last byte to the first of the answer
   duration stall_timeout = std::chrono::seconds(30);       ///< without a single byte of progress while we are reading
   /// PEM bundle of the certificate authorities, of servers and of proxies; empty: the system's. Verification itself

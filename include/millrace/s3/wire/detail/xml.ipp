@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -71,7 +72,12 @@ MILLRACE_INLINE std::string xml_reader::read(std::string_view document) {
   const XML_Status status = XML_Parse(parser_, document.data(), static_cast<int>(document.size()), XML_TRUE);
   if (failure_ != nullptr) std::rethrow_exception(failure_);
   if (status == XML_STATUS_OK) return std::string();
-  offset_ = static_cast<std::size_t>(XML_GetCurrentByteIndex(parser_) < 0 ? 0 : XML_GetCurrentByteIndex(parser_));
+#if XML_MAJOR_VERSION > 2 || XML_MINOR_VERSION >= 9  // which calls the other one deprecated
+  const std::int64_t index = XML_GetCurrentByteIndex64(parser_);
+#else
+  const std::int64_t index = XML_GetCurrentByteIndex(parser_);
+#endif
+  offset_ = static_cast<std::size_t>(std::max<std::int64_t>(index, 0));
   if (!refusal_.empty()) return refusal_;
   if (XML_GetErrorCode(parser_) == XML_ERROR_NO_MEMORY) throw std::bad_alloc();
   return std::string("the answer is not intact XML: ") + XML_ErrorString(XML_GetErrorCode(parser_));
