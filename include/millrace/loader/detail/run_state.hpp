@@ -516,7 +516,8 @@ class run_state {
   blocking_queue<T> queue;
   stop_causes stops;
   bool agreed = false;  // set before the run begins: all ranks stop after the same step
-  std::atomic<bool> wanted{false};
+  std::atomic<bool> wanted{false};   // a stop was asked for
+  std::atomic<bool> stopped{false};  // the training thread was given the end because of one
 
  private:
   static void ask(void* self) noexcept { static_cast<run_state*>(self)->ask_to_stop(); }
@@ -584,7 +585,7 @@ class run_state {
   }
 
   void filled() noexcept { end(nullptr); }
-  void stopped() noexcept { end(nullptr); }
+  void stop_came() noexcept { end(nullptr); }
 
   void end(std::exception_ptr failure) noexcept {
     if (ended_) return;
@@ -628,7 +629,7 @@ class run_state {
   abandoned_listener abandoned_listener_{*this};
   message<run_state, &run_state::begin> begin_{*this};
   message<run_state, &run_state::filled> filled_{*this};
-  message<run_state, &run_state::stopped> stop_{*this};
+  message<run_state, &run_state::stop_came> stop_{*this};
   message<run_state, &run_state::leave> leave_{*this};
   spawned<void> pump_;  // declared last: it refers to the rest
 };
