@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/promise_base.hpp>
@@ -55,6 +58,17 @@ async_generator<std::string> one_by_one(int n, std::atomic<int>& taken) {
   }
 }
 
+/// The same with the loop's thread kept meanwhile, by a function of the program, say.
+async_generator<std::string> in_one_turn(int n, std::atomic<int>& taken) {
+  for (int i = 0; i < n; ++i) {
+    for (const std::int64_t since = monotonic_ns(); taken < i; std::this_thread::yield()) {
+      if (monotonic_ns() - since > 10'000'000'000) throw std::runtime_error("what was made is held back");
+    }
+    std::string item = std::to_string(i);
+    co_yield give(item);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("two items are made ahead, and as many small ones as a MiB has, but at most 1024") {
@@ -70,6 +84,16 @@ TEST_CASE("small items come at once where the pipeline waits for something else 
   std::atomic<int> taken{0};
   auto r = run(one_by_one(2000, taken));
   for (int i = 0; i < 2000; ++i) {
+    REQUIRE(r.next() == std::to_string(i));
+    ++taken;
+  }
+  CHECK_FALSE(r.next());
+}
+
+TEST_CASE("small items come in time where a function of the pipeline keeps the loop's thread") {
+  std::atomic<int> taken{0};
+  auto r = run(in_one_turn(1000, taken));
+  for (int i = 0; i < 1000; ++i) {
     REQUIRE(r.next() == std::to_string(i));
     ++taken;
   }

@@ -23,6 +23,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -31,6 +32,7 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/testing/jumping_loop.hpp>
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/equal_batches.hpp>
 #include <millrace/train/rank_group.hpp>
@@ -451,6 +453,55 @@ TEST_CASE("a task that ends stops the run, one that fails does not") {
       co_await sleep_for(std::chrono::hours(1));
       co_return "";
     }());
+  }
+}
+
+TEST_CASE("a task that is to stop a run does not begin once that has ended") {
+  testing::jumping_loop loop;
+  run_context context;
+  bool asked = false;
+  const auto at_once = []() -> task<std::string> { co_return "at once"; };
+  detail::stop_causes causes([](void* told) noexcept { *static_cast<bool*>(told) = true; }, &asked);
+  causes.begin(loop, context);
+  causes.add(at_once());  // the loop's message is on its way
+  causes.end();
+  causes.add(at_once());
+  loop.drain();
+  block_on(loop, [](executor& ex) -> task<void> { co_await sleep_until(ex.now() + std::chrono::seconds(1)); }(loop));
+  CHECK_FALSE(asked);
+}
+
+TEST_CASE("what is for any thread may be called while a run begins, gives items and ends", "[stop]") {
+  runtime rt;
+  const auto never = []() -> task<std::string> {
+    co_await sleep_for(std::chrono::hours(1));
+    co_return "";
+  };
+  const auto at_once = []() -> task<std::string> { co_return "at once"; };
+  for (int n = 0; n < 100; ++n) {
+    auto r = rt.run(count_to(20), {.prefetch = static_cast<std::size_t>(n % 3)});
+    std::atomic<int> calls{0};
+    std::atomic<bool> over{false};
+    std::thread other([&] {
+      while (!over || calls < 10) {
+        r.stop_when(never());
+        static_cast<void>(r.stats());
+        static_cast<void>(r.stopped());
+        static_cast<void>(r.stop_asked());
+        static_cast<void>(r.taken());
+        if (n % 2 == 0 && calls == n) r.stop_when(at_once());
+        if (n % 4 == 1 && calls == n) r.stop();
+        if (n % 4 == 3 && calls == n) r.stop_after(10);
+        ++calls;
+      }
+    });
+    wait_until([&] { return calls > n / 4; });
+    int items = 0;
+    while (r.next()) ++items;
+    CHECK(r.taken() == static_cast<std::uint64_t>(items));
+    CHECK((r.stopped() || items == 20));
+    over = true;
+    other.join();
   }
 }
 

@@ -86,8 +86,8 @@ inline constexpr const char* empty_run = "an empty pipeline was run: it was move
 /// The pipeline starts with the object. At most run_options::prefetch items wait for the training thread; the item that
 /// it has is dropped before the next one is asked for, and does not count.
 ///
-/// Concurrency: all calls are for one thread at a time, except stats() and those about stopping, which are for any
-/// while the run lives. Several runs of a runtime may be on several threads. Cancellation: stop() ends it early;
+/// Concurrency: all calls are for one thread at a time, except stats(), taken() and those about stopping, which are for
+/// any while the run lives and is not moved. Several runs of a runtime may be on several threads. Cancellation: stop() ends it early;
 /// dropping it early destroys the pipeline on its loop's thread at once, transfers in flight included, and waits for
 /// that, and for the program's functions that other threads have begun for it (jobs of a pool); not for other runs.
 /// Lifetime: it keeps the runtime's loops and pool alive, even after the runtime object. Errors: exceptions of the
@@ -149,7 +149,7 @@ class pipeline_run {
   /// A loop over a run that has ended is a usage_error; over one that was stopped it is empty.
   iterator begin() {
     check();
-    if (ended_ && !stopped_ && !current_) {
+    if (ended_ && !stopped() && !current_) {
       detail::misused("a loop over a run that has ended: a run is one pass, so make another one by run()");
     }
     if (!current_ || seen_) advance();
@@ -220,18 +220,18 @@ class pipeline_run {
   }
   /// Ends the run as stop() does when `told` ends; a log line shows the reason that it returns:
   /// `run.stop_when(mill::s3::spot_notice())`. It runs on the run's loop, and is dropped with the run. If it throws, a
-  /// log line says so, and the run goes on.
+  /// log line says so, and the run goes on. After the end it is dropped. Any thread.
   void stop_when(task<std::string> told) {
     check();
     if (!told) detail::misused("stop_when() was given an empty task");
-    if (core_ != nullptr && !ended_) state_->stops.add(std::move(told), core_->loop(loop_));
+    state_->stops.add(std::move(told));
   }
   /// Whether a stop was asked for, by stop(), a signal or stop_when(). Any thread.
   bool stop_asked() const noexcept { return state_ != nullptr && state_->wanted.load(std::memory_order_acquire); }
   /// Whether next() has returned the end because the run was stopped, and not because the pipeline has ended: there may
-  /// be more, and state() leads to it.
-  bool stopped() const noexcept { return stopped_; }
-  /// How many items next() and loops have given since the run began.
+  /// be more, and state() leads to it. Any thread.
+  bool stopped() const noexcept { return state_ != nullptr && state_->stopped.load(std::memory_order_acquire); }
+  /// How many items next() and loops have given since the run began. Any thread.
   std::uint64_t taken() const {
     check();
     return state_->queue.taken();
@@ -297,7 +297,8 @@ class pipeline_run {
       state_->context.set_consumer_waits_since(run_context::not_waiting);
       state_->metrics.got_none(asked, monotonic_ns());
       if (state_->queue.stopped()) {
-        stopped_ = ended_ = true;
+        ended_ = true;
+        state_->stopped.store(true, std::memory_order_release);
         state_->stop();  // leave() waits for it
       } else {
         finish();
@@ -351,7 +352,6 @@ class pipeline_run {
   std::optional<T> current_;
   bool seen_ = false;  // whether an iterator has shown the current item
   bool ended_ = false;
-  bool stopped_ = false;
   std::unique_ptr<detail::stop_vote> vote_;          // null: this rank stops by itself
   std::shared_ptr<const stream_position> position_;  // null: the source has none
   const char* no_state_ = nullptr;                   // why; null: there may be one

@@ -217,8 +217,9 @@ std::size_t prefetch_items(std::size_t prefetch) noexcept {
 ///
 /// Two threads that pass on item by item sleep and wake for each, which takes longer than a small item does. With
 /// capacity 0, where items are of 32 KiB at most, either side therefore wakes the other for several: the thread when
-/// it has taken half of them; the executor when it is full, or goes on to something else, or the thread has waited for
-/// long.
+/// it has taken half of them; the executor when it is full, or goes on to something else. A thread that waits wakes by
+/// itself after 0.2 ms, takes what there is, and where there is nothing is woken for the next one: so an item is late
+/// by that time at most, whatever the executor does meanwhile.
 template <class T>
 class blocking_queue {
  public:
@@ -236,7 +237,8 @@ class blocking_queue {
     bool room = false;
     {
       const std::lock_guard lock(mutex_);
-      room = reserve_or_wait(told);
+      room = has_room();
+      if (!room) told = wait_for_room();
     }
     if (told) filled_.notify_one();
     return room;
@@ -244,19 +246,23 @@ class blocking_queue {
   notifier& room() noexcept { return room_; }
   /// Returns what reserve() would return for the next one.
   bool push(T&& item) {
-    bool told = true;
+    bool told = false;
     bool room = false;
     {
       const std::lock_guard lock(mutex_);
       const std::size_t bytes = item_bytes(item);
       items_.push_back(std::move(item));
       window_.add(bytes);
+      largest_ = bytes > largest_ ? bytes : largest_;
       ++pushed_;
-      if (several_) {
-        largest_ = bytes > largest_ ? bytes : largest_;
-        told = waits_since_ != 0 && !holds_back();
+      room = has_room();
+      if (!room) {
+        told = wait_for_room();
+      } else if (waits_ == waiting::for_several && are_small() && executor_ != nullptr) {
+        if (!std::exchange(flush_sent_, true)) executor_->post_remote(flush_);
+      } else {
+        told = tell();
       }
-      room = reserve_or_wait(told);
     }
     if (told) filled_.notify_one();
     return room;
@@ -307,9 +313,15 @@ class blocking_queue {
   std::optional<T> pop(Taken&& taken) {
     std::unique_lock lock(mutex_);
     const bool waited = items_.empty();
-    if (several_ && waited) waits_since_ = monotonic_ns();
-    while (items_.empty() && !ended_ && taken_ < limit_) filled_.wait(lock);
-    waits_since_ = 0;
+    if (several_ && are_small() && has_to_wait()) {
+      waits_ = waiting::for_several;
+      filled_.wait_for(lock, most_late);
+    }
+    while (has_to_wait()) {
+      waits_ = waiting::for_one;
+      filled_.wait(lock);
+    }
+    waits_ = waiting::no;
     reach_limit();
     if (stopped_) return std::nullopt;
     if (items_.empty()) {
@@ -392,34 +404,27 @@ class blocking_queue {
     {
       const std::lock_guard lock(mutex_);
       flush_sent_ = false;
-      if (held_back_ && executor_ != nullptr && pushed_ != std::exchange(seen_, pushed_) &&
-          monotonic_ns() - waits_since_ < hold_back) {
+      if (waits_ == waiting::for_several && executor_ != nullptr && pushed_ != std::exchange(seen_, pushed_)) {
         // The executor came by with more at hand: a turn ends after executor::inline_budget of them as well.
         flush_sent_ = true;
         executor_->post_remote(flush_);
         return;
       }
-      if (!std::exchange(held_back_, false)) return;
+      if (items_.empty() || !tell()) return;
     }
     filled_.notify_one();
   }
 
-  /// With the lock, after a push for which the thread waits: whether it is not to hear of that yet.
-  bool holds_back() {
-    // While some are held back, one in eight looks at the clock, which takes as long as a small item does.
-    const bool looks = !held_back_ || items_.size() % 8 == 0;
-    held_back_ = are_small() && executor_ != nullptr && (!looks || monotonic_ns() - waits_since_ < hold_back);
-    if (held_back_ && !std::exchange(flush_sent_, true)) executor_->post_remote(flush_);
-    return held_back_;
-  }
-  /// With the lock. Where there is no room, the thread is `told` of what is held back.
-  bool reserve_or_wait(bool& told) noexcept {
-    if (has_room()) return true;
+  /// With the lock: whether the thread waits and is to be woken, which it is once.
+  bool tell() noexcept { return std::exchange(waits_, waiting::no) != waiting::no; }
+  /// With the lock, where there is no room. Returns tell().
+  bool wait_for_room() noexcept {
     producer_waits_ = true;
     full_at_ = items_.size();
-    told = std::exchange(held_back_, false) || told;
-    return false;
+    return tell();
   }
+  /// With the lock.
+  bool has_to_wait() const noexcept { return items_.empty() && !ended_ && taken_ < limit_; }
   /// With the lock.
   bool has_room() const noexcept {
     if (!window_.room()) return false;
@@ -435,15 +440,16 @@ class blocking_queue {
     if (taken_ >= limit_ && !(ended_ && items_.empty())) stopped_ = true;
   }
 
-  static constexpr std::int64_t hold_back = 200'000;  // nanoseconds
+  /// What the thread waits for: nothing, what is made in a while, the next item.
+  enum class waiting : unsigned char { no, for_several, for_one };
+  static constexpr duration most_late = duration(200'000);
 
   mutable std::mutex mutex_;
   window window_;
   const bool several_;
-  std::size_t largest_ = 0;       // of the items so far, in bytes
-  std::size_t full_at_ = 0;       // how many items there were when the producer began to wait
-  std::int64_t waits_since_ = 0;  // the thread, for an item; 0: it does not
-  bool held_back_ = false;        // items that the thread has not been woken for
+  std::size_t largest_ = 0;  // of the items so far, in bytes
+  std::size_t full_at_ = 0;  // how many items there were when the producer began to wait
+  waiting waits_ = waiting::no;
   bool flush_sent_ = false;
   std::uint64_t pushed_ = 0;
   std::uint64_t seen_ = 0;  // of those, when flush() ran
@@ -516,7 +522,8 @@ class run_state {
   blocking_queue<T> queue;
   stop_causes stops;
   bool agreed = false;  // set before the run begins: all ranks stop after the same step
-  std::atomic<bool> wanted{false};
+  std::atomic<bool> wanted{false};   // a stop was asked for
+  std::atomic<bool> stopped{false};  // the training thread was given the end because of one
 
  private:
   static void ask(void* self) noexcept { static_cast<run_state*>(self)->ask_to_stop(); }
@@ -584,7 +591,7 @@ class run_state {
   }
 
   void filled() noexcept { end(nullptr); }
-  void stopped() noexcept { end(nullptr); }
+  void stop_came() noexcept { end(nullptr); }
 
   void end(std::exception_ptr failure) noexcept {
     if (ended_) return;
@@ -628,7 +635,7 @@ class run_state {
   abandoned_listener abandoned_listener_{*this};
   message<run_state, &run_state::begin> begin_{*this};
   message<run_state, &run_state::filled> filled_{*this};
-  message<run_state, &run_state::stopped> stop_{*this};
+  message<run_state, &run_state::stop_came> stop_{*this};
   message<run_state, &run_state::leave> leave_{*this};
   spawned<void> pump_;  // declared last: it refers to the rest
 };

@@ -52,11 +52,15 @@ class stop_causes final : private fd_watch {
   stop_causes(asked ask, void* run) noexcept : ask_(ask), run_(run) {}
   MILLRACE_INLINE ~stop_causes() override;
 
+  // ---- any thread
+
+  /// Once the run has ended, `told` is dropped.
+  MILLRACE_COROUTINE void add(task<std::string> told);
+
   // ---- the training thread
 
   /// Before the run begins.
   MILLRACE_INLINE void hold(stop_signals wanted, runtime_parts& log);
-  MILLRACE_COROUTINE void add(task<std::string> told, event_loop& loop);
   /// Looks for a signal itself: the loop may be busy with a function of the program.
   void poll(event_loop& loop) noexcept {
     if (signals_ != nullptr && signals_->came()) signalled(loop);
@@ -80,13 +84,14 @@ class stop_causes final : private fd_watch {
   const asked ask_;
   void* const run_;
   held_signals* signals_ = nullptr;  // its own
-  event_loop* loop_ = nullptr;  // while the run is on it
+  event_loop* loop_ = nullptr;  // once the run has begun; other threads look at `now_` first
   run_context* context_ = nullptr;
   cause* waiting_ = nullptr;
 
   std::mutex mutex_;
   cause* added_ = nullptr;
-  bool begun_ = false;   // and not ended
+  enum class phase : unsigned char { before, on_loop, over };
+  phase now_ = phase::before;
   bool posted_ = false;
   message<stop_causes, &stop_causes::take_tasks> take_tasks_{*this};
 };

@@ -180,14 +180,15 @@ MILLRACE_INLINE void stop_causes::hold(stop_signals wanted, runtime_parts& log) 
   }
 }
 
-MILLRACE_COROUTINE_BODY void stop_causes::add(task<std::string> told, event_loop& loop) {
+MILLRACE_COROUTINE_BODY void stop_causes::add(task<std::string> told) {
   const auto wait = [](stop_causes& self, cause& one) {
     const coroutine_context here(*self.loop_, *self.context_, nullptr);
     one.waiting = spawned<void>(here, wait_for(self, std::move(one.told)));
   };
   const std::lock_guard lock(mutex_);
+  if (now_ == phase::over) return;
   added_ = new cause{std::move(told), {}, wait, added_};
-  if (begun_ && !std::exchange(posted_, true)) loop.post_remote(take_tasks_);
+  if (now_ == phase::on_loop && !std::exchange(posted_, true)) loop_->post_remote(take_tasks_);
 }
 
 MILLRACE_INLINE void stop_causes::begin(event_loop& loop, run_context& context) {
@@ -196,7 +197,7 @@ MILLRACE_INLINE void stop_causes::begin(event_loop& loop, run_context& context) 
   if (signals_ != nullptr) loop.watch(*this, signals_->fd(), POLLIN);
   {
     const std::lock_guard lock(mutex_);
-    begun_ = true;
+    now_ = phase::on_loop;
   }
   take_tasks();
 }
@@ -205,7 +206,7 @@ MILLRACE_INLINE void stop_causes::end() noexcept {
   cause* dropped = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    begun_ = false;
+    now_ = phase::over;
     dropped = std::exchange(added_, nullptr);
   }
   drop(dropped);
