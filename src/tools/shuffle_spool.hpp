@@ -78,7 +78,7 @@ class shuffle_spool {
   /// the output depends on.
   shuffle_spool(std::string folder, std::string job, std::size_t outputs, std::uint64_t bytes, std::size_t memory)
       : folder_(std::move(folder)), job_(std::move(job)), memory_(memory) {
-    if (::mkdir(folder_.c_str(), 0777) != 0 && errno != EEXIST) failed(errno, "the folder cannot be made", folder_);
+    if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) failed(errno, "the folder cannot be made", folder_);
     counts.resize(outputs);
     const std::optional<std::string> text = read_file(path("journal"));
     if (text) {
@@ -273,6 +273,7 @@ class shuffle_spool {
     mill::file_options how;
     how.write = true;
     how.create = true;
+    how.mode = 0600;  // all of the data
     const std::string kept = name;
     p.open = co_await mill::file::open(std::move(name), how);
     const std::uint64_t there = co_await p.open.size();
@@ -489,7 +490,7 @@ class shuffle_spool {
     }
     number(mill::crc32c(0, text.data(), text.size()));
     const std::string half = path("journal.part");
-    const int file = ::open(half.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const int file = ::open(half.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (file < 0) failed(errno, "the file cannot be made", half);
     const mill::detail::owned_fd open(file);
     for (std::string_view rest = text; !rest.empty();) {

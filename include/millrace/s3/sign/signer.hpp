@@ -74,7 +74,7 @@ class canonical_query {
 class canonical_headers {
  public:
   /// Forgets the last request and takes the caller's headers. Throws configuration_error for what must not be there.
-  void assign(std::span<const header_field> headers);
+  void assign(const owned_fields& headers);
 
   /// Adds one of the signer's own: `name` in lower case, `value` without a blank or a control character.
   void add(std::string_view name, std::string_view value);
@@ -239,8 +239,8 @@ class signer {
   ~signer();
 
   /// The headers to add to the request: x-amz-date, x-amz-content-sha256, x-amz-security-token (with a session token)
-  /// and authorization; none at all for anonymous credentials. Valid until the next call and as long as `who` and
-  /// `request.payload` live. `now` is in unix seconds, corrected for a known skew of the clock.
+  /// and authorization; none at all for anonymous credentials. Valid until the next call and as long as `who` lives.
+  /// `now` is in unix seconds, corrected for a known skew of the clock.
   signed_headers sign(const signing_request& request, const credentials& who, std::int64_t now);
 
   /// The query string of a URL that carries its own signature and is good for `expires_in` seconds (1 to 604800):
@@ -295,6 +295,7 @@ class signer {
   detail::canonical_query query_;
   amz_date date_{0};
   detail::digest signature_{};
+  std::string payload_;
   std::string canonical_;
   std::size_t names_begin_ = 0;  // the names of the signed headers in canonical_
   std::size_t names_size_ = 0;

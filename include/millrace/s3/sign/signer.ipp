@@ -129,23 +129,23 @@ MILLRACE_INLINE std::string_view canonical_query::canonical(std::string_view tex
   return std::string_view(rewritten_).substr(begin);
 }
 
-MILLRACE_INLINE void canonical_headers::assign(std::span<const header_field> headers) {
+MILLRACE_INLINE void canonical_headers::assign(const owned_fields& headers) {
   names_.clear();
   entries_.clear();
-  for (const header_field& header : headers) {
-    check_name(header.name);
+  for (const auto& [given, value] : headers) {
+    check_name(given);
     const std::size_t begin = names_.size();
-    for (char c : header.name) names_ += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    for (char c : given) names_ += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     const std::string_view name = std::string_view(names_).substr(begin);
     if (is_refused(name)) {
       throw configuration_error("the header " + std::string(name) + " is written by the signer, not by its caller");
     }
-    const bool plain = check_value(name, header.value);
+    const bool plain = check_value(name, value);
     if (is_left_unsigned(name)) {
       names_.resize(begin);
       continue;
     }
-    insert(entry{begin, name.size(), header.value, plain});
+    insert(entry{begin, name.size(), value, plain});
   }
 }
 
@@ -373,8 +373,9 @@ MILLRACE_INLINE signed_headers signer::sign(const signing_request& request, cons
   headers_.add("x-amz-date", date_.timestamp());
   result.add("x-amz-date", date_.timestamp());
   if (options_.send_content_sha256) {
-    headers_.add("x-amz-content-sha256", request.payload);
-    result.add("x-amz-content-sha256", request.payload);
+    payload_ = request.payload;
+    headers_.add("x-amz-content-sha256", payload_);
+    result.add("x-amz-content-sha256", payload_);
   }
   if (!who.session_token().empty()) {
     if (options_.sign_session_token) headers_.add("x-amz-security-token", who.session_token());

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <millrace/version.hpp>
 
@@ -24,24 +28,39 @@ inline constexpr std::string_view empty_payload_sha256 =
 /// The payload line of a body that the signature does not cover, and of presigned URLs.
 inline constexpr std::string_view unsigned_payload = "UNSIGNED-PAYLOAD";
 
-/// What a signer signs: exactly the bytes that will be sent. Only views; what they refer to must live until the call
-/// returns.
+/// Copies of headers; made of an array, a vector or a span of header_field.
+class owned_fields {
+ public:
+  owned_fields() = default;
+  template <class Fields>
+    requires std::convertible_to<const Fields&, std::span<const header_field>>
+  owned_fields(const Fields& fields) {
+    for (const header_field& f : std::span<const header_field>(fields)) fields_.emplace_back(f.name, f.value);
+  }
+  auto begin() const noexcept { return fields_.begin(); }
+  auto end() const noexcept { return fields_.end(); }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> fields_;
+};
+
+/// What a signer signs: exactly the bytes that will be sent. It owns them.
 struct signing_request {
   /// Upper case.
-  std::string_view method = "GET";
+  std::string method = "GET";
   /// The Host header: lower case, with the port only when it is not the scheme's default, IPv6 in brackets.
-  std::string_view host;
+  std::string host;
   /// Starts with `/`, encoded once, as sent.
-  std::string_view path = "/";
+  std::string path = "/";
   /// Encoded, as sent, without the `?`; parameters in any order.
-  std::string_view query = {};
+  std::string query = {};
   /// Everything else that is sent and must not be altered on the way (range, if-match, x-amz-*). Host and what the
   /// signer adds itself are refused; headers that proxies change (connection, user-agent, ...) are left unsigned.
-  std::span<const header_field> headers = {};
-  std::string_view region;
-  std::string_view service = "s3";
+  owned_fields headers = {};
+  std::string region;
+  std::string service = "s3";
   /// Lower-case hexadecimal SHA-256 of the body, or unsigned_payload.
-  std::string_view payload = empty_payload_sha256;
+  std::string payload = std::string(empty_payload_sha256);
 };
 
 /// The headers that a signature adds to a request, to be sent as they are. Never log them: they carry the signature

@@ -392,7 +392,7 @@ task<credentials> assume_role(World& world, const settings& s, role_request role
     q.method = "POST";
     q.host = to.authority;
     q.path = path;
-    q.headers = {&type, 1};
+    q.headers = std::span<const header_field>(&type, 1);
     q.region = region;
     q.service = "sts";
     q.payload = hash;
