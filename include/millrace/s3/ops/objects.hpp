@@ -56,7 +56,9 @@ struct put_options {
   /// What the stream holds, where that is known: parts become large enough for it, and a stream of another length is an
   /// error instead of an object.
   std::optional<std::uint64_t> size = std::nullopt;
-  bool only_new = false;  ///< an object of that name is left alone: 412 PreconditionFailed
+  /// An object of that name is left alone: 412 PreconditionFailed. After an attempt whose answer was lost, an object of
+  /// the same content is taken for what that attempt has stored.
+  bool only_new = false;
   /// Each request carries the CRC-32C of its body, which the store checks and keeps; absent: as the client is
   /// configured (config::send_checksums).
   std::optional<bool> checksums = std::nullopt;
