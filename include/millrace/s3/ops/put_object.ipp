@@ -90,6 +90,12 @@ MILLRACE_INLINE void part_buffer::reserve(std::size_t size) {
   memory_ = std::move(larger);
 }
 
+/// Throws the error of S3's that `body`, of an answer that began as a success, may be.
+MILLRACE_INLINE void throw_if_refused(std::string_view body, const operation& op) {
+  const std::optional<error_document> refused = error_document::parse(body);
+  if (refused) throw error(200, refused->code, refused->message, refused->request_id, op.at());
+}
+
 /// One attempt at storing a body: its ETag, and its checksum if the answer shows that the store has checked it.
 /// Without an ETag in the answer nothing was stored: it is a proxy's page, say.
 MILLRACE_COROUTINE task<stored_part> store_once(const session& s, const operation& op) {
@@ -100,7 +106,8 @@ MILLRACE_COROUTINE task<stored_part> store_once(const session& s, const operatio
   const std::string* sent = op.fields.find("x-amz-checksum-crc32c");
   const std::string* kept = head.fields.find("x-amz-checksum-crc32c");
   const bool differs = sent != nullptr && kept != nullptr && *sent != *kept;
-  co_await http::read_all(x, 64 * KiB);
+  const std::string body = co_await http::read_all(x, 64 * KiB);
+  throw_if_refused(body, op);
   if (etag.empty() || differs) {
     throw error(200, std::string(), differs ? "the store has another checksum" : "the answer has no ETag",
                 std::string(), op.at());
@@ -120,7 +127,8 @@ MILLRACE_COROUTINE task<std::string> ask_once(const session& s, const operation&
 MILLRACE_COROUTINE_BODY task<void> discard_once(const session& s, const operation& op) {
   http::body_options small;
   http::exchange x = co_await send(s, op, std::move(small));
-  co_await http::read_all(x, 64 * KiB);
+  const std::string body = co_await http::read_all(x, 64 * KiB);
+  throw_if_refused(body, op);
 }
 
 /// `one`, an attempt at storing something; `*doubt` becomes true where it fails and the store may have carried it out.
