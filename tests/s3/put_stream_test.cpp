@@ -212,8 +212,9 @@ TEST_CASE("an object that is there already is left alone on demand") {
 }
 
 TEST_CASE("what is stored only where it is new is no refusal of itself when the answer was lost") {
-  const fault kinds[] = {fault::reset_before_head(), fault::close_before_head(), fault::close_in_head(30),
-                         fault::no_etag(),           fault::garbage_status(),    fault::error_in_success("InternalError")};
+  const fault kinds[] = {fault::reset_before_head(), fault::close_before_head(),
+                         fault::close_in_head(30),   fault::no_etag(),
+                         fault::garbage_status(),    fault::error_in_success("InternalError")};
   s3::put_options o = small_parts;
   o.only_new = true;
   for (const std::size_t size : {5, 2500}) {
