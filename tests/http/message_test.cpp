@@ -24,6 +24,8 @@ TEST_CASE("Content-Range is read strictly") {
   REQUIRE(unsatisfied);
   CHECK_FALSE(unsatisfied->satisfied);
   CHECK(unsatisfied->total == 47u);
+  CHECK(content_range::parse("BYTES 0-9/100"));  // units are case-insensitive (RFC 9110, 14.1)
+  CHECK(content_range::parse("Bytes */47"));
   for (const char* bad :
        {"", "bytes", "bytes 0-9", "bytes 9-0/10", "bytes 0-10/10", "bytes 0-9/10 ", "bytes -9/10", "bytes 0-/10",
         "items 0-9/10", "bytes */*", "bytes 0-99999999999999999999/100000000000000000000", "bytes 0-9/x",

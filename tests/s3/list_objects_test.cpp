@@ -95,7 +95,7 @@ TEST_CASE("a listing whose pages go in circles ends", "[s3][list]") {
       std::vector<scripted_answer> pages;
       for (std::size_t i = 0; i < 100; ++i) {
         const std::size_t n = i < before ? i : before + (i - before) % around;
-        pages.push_back(page("k", "token-" + std::to_string(n)));
+        pages.push_back(page("k" + std::to_string(i), "token-" + std::to_string(n)));
       }
       pages.push_back(page("k", ""));
       const test::scripted_server server(pages);
@@ -103,6 +103,38 @@ TEST_CASE("a listing whose pages go in circles ends", "[s3][list]") {
       CHECK(server.requests().size() <= 3 * (before + around) + 3);
     }
   }
+}
+
+TEST_CASE("pages that repeat under new tokens end the listing", "[s3][list]") {
+  for (const std::size_t around : {1, 2, 5}) {
+    INFO(around << " pages again and again");
+    std::vector<scripted_answer> pages;
+    for (std::size_t i = 0; i < 100; ++i) {
+      pages.push_back(page("k" + std::to_string(i % around), "token-" + std::to_string(i)));
+    }
+    pages.push_back(page("k", ""));
+    const test::scripted_server server(pages);
+    names expected;
+    for (std::size_t i = 0; i < around; ++i) expected.push_back("s3://b/k" + std::to_string(i));
+    expected.push_back("the listing repeats its keys: it may not end");
+    CHECK(listed(server) == expected);
+    CHECK(server.requests().size() <= around + 3);
+  }
+}
+
+TEST_CASE("prefixes that nobody asked to roll up are said to be left out", "[s3][list]") {
+  scripted_answer rolled = page("a", "");
+  const std::string more = "<CommonPrefixes><Prefix>b/</Prefix></CommonPrefixes>";
+  const std::size_t length = rolled.text.size() - rolled.text.find("\r\n\r\n") - 4;
+  rolled.text.insert(rolled.text.find("<Contents>"), more);
+  const std::string old = "Length: " + std::to_string(length);
+  rolled.text.replace(rolled.text.find(old), old.size(), "Length: " + std::to_string(length + more.size()));
+  const test::scripted_server server({rolled});
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  CHECK(listed(server) == names{"s3://b/a"});
+  CHECK(said.text() ==
+        "millrace: the listing of s3://b/ leaves out all keys that begin with \"b/\", and maybe others: the store has "
+        "rolled them up, and was not asked to\n");
 }
 
 TEST_CASE("a long listing is no circle", "[s3][list]") {
@@ -134,7 +166,7 @@ TEST_CASE("a listing of empty pages that never ends is an error; a few empty pag
     const auto loop = make_event_loop();
     names out;
     try {
-      block_on(*loop, collect(s3::list_objects(session, s3::url::parse("s3://b/train/"), 3), out));
+      block_on(*loop, collect(s3::list_objects(session, s3::url::parse("s3://b/train/"), {}, 3), out));
     } catch (const s3::error& e) {
       out.push_back(e.what());
     }

@@ -182,6 +182,12 @@ std::string refused_with(const std::string& head, const std::string& body, const
   try {
     if (verb == "HEAD") {
       block_on(*loop, c.head("s3://b/k"));
+    } else if (verb == "DELETE") {
+      block_on(*loop, c.remove("s3://b/k"));
+    } else if (verb == "PUT") {
+      block_on(*loop, c.put("s3://b/k", bytes::copy("x")));
+    } else if (verb == "whole") {
+      block_on(*loop, c.get("s3://b/k", 0, 10, "", slab_pool(64 * KiB), {.size = 10}));
     } else {
       block_on(*loop, c.get("s3://b/k", 0, 10, "", slab_pool(64 * KiB)));
     }
@@ -224,6 +230,35 @@ TEST_CASE("a code is S3's only where S3 has said it; else the first line of what
         "[] " + at + "403: the answer is not S3's (SERVER): " + std::string(200, 'y') + "...");
 }
 
+TEST_CASE("a success that no store sends is an error, and never an empty object", "[s3][recovery]") {
+  const std::string from = ": the answer is not S3's (SERVER): status ";
+  for (const char* verb : {"GET", "whole", "HEAD", "DELETE"}) {
+    INFO(verb);
+    const std::string at = std::string("[] s3://b/k") + (*verb == 'G' ? " at byte 0" : "");
+    CHECK(refused_with("202 A\r\nx-amzn-waf-action: challenge", "", verb) == at + from + "202, no field of S3's");
+    CHECK(refused_with("201 C\r\nETag: \"e\"", "", verb) == at + from + "201, no field of S3's");
+    if (*verb == 'D') continue;
+    CHECK(refused_with("200 O", "", verb) == at + from + "200, no field of S3's");
+    CHECK(refused_with("204 N", "", verb) == at + from + "204, no field of S3's");
+    if (*verb == 'w') continue;  // of another length
+    for (const char* field : {"x-amz-request-id: R", "ETag: \"e\""}) {
+      CHECK(refused_with(std::string("200 O\r\n") + field, "", verb) == "an answer");
+    }
+  }
+  CHECK(refused_with("200 O", "<h1>Log in</h1>") ==
+        "[] s3://b/k at byte 0" + from + "200, no field of S3's: <h1>Log in</h1>");
+  CHECK(refused_with("204 N", "", "DELETE") == "an answer");
+}
+
+TEST_CASE("an error document in a success keeps its code", "[s3][recovery]") {
+  const std::string document = "<Error><Code>InternalError</Code><Message>no</Message></Error>";
+  for (const char* verb : {"GET", "whole", "DELETE", "PUT"}) {
+    INFO(verb);
+    CHECK_THAT(refused_with("200 O\r\nx-amz-request-id: R", document, verb),
+               Catch::Matchers::Contains("[InternalError] s3://b/k"));
+  }
+}
+
 TEST_CASE("what a page repeats of the request is shown without its secrets", "[s3][recovery]") {
   http::request asked("https://h/b/k?X-Amz-Signature=0123456789abcdef");
   asked.fields.add("authorization", "AWS4-HMAC-SHA256 Credential=AK/2026, Signature=beefbeef");
@@ -264,7 +299,8 @@ TEST_CASE("an error of the way is about the object, and names the endpoint in it
   for (const test::scripted_answer& answer :
        {test::scripted_answer{"", then::fin}, test::scripted_answer{"SSH-2.0\r\n\r\n", then::fin},
         test::scripted_answer{"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", then::fin},
-        test::scripted_answer{"HTTP/1.1 206 OK\r\nContent-Range: bytes 7-16/99\r\nContent-Length: 10\r\n\r\nx",
+        test::scripted_answer{"HTTP/1.1 206 OK\r\nx-amz-request-id: R\r\nContent-Range: bytes 7-16/99\r\n"
+                              "Content-Length: 10\r\n\r\nx",
                               then::fin}}) {
     test::scripted_server store({answer});
     const s3::client c(config_of(store.url("")), std::make_shared<s3::fixed_credentials>(right()));

@@ -82,21 +82,47 @@ class key_store {
     return static_cast<std::size_t>(std::upper_bound(s.keys.begin(), s.keys.end(), key) - s.keys.begin());
   };
   std::string refusal;  // of start-after
+  bool skips_second = false;  // start-after leaves out one key more
+  bool filters = false;       // start-after leaves out the keys up to it by their bytes, wherever they stand
+  std::size_t overlap = 0;    // keys of a page that the next one has, too
 
   test::scripted_answer answer(const std::string& head) const {
     const std::string token = parameter(head, "continuation-token");
     const std::string start = parameter(head, "start-after");
     if (!refusal.empty() && !start.empty()) return answer(400, "Bad Request", refusal);
+    if (filters && (!start.empty() || token.find('@') != std::string::npos)) return filtered(token, start);
     const std::size_t begin = !token.empty() ? std::stoul(token) : start.empty() ? 0 : after(*this, start);
     const std::size_t end = std::min(keys.size(), begin + per_page);
     std::string xml = "<ListBucketResult><IsTruncated>" + std::string(end < keys.size() ? "true" : "false") +
                       "</IsTruncated>";
-    if (end < keys.size()) xml += "<NextContinuationToken>" + std::to_string(end) + "</NextContinuationToken>";
-    for (std::size_t i = begin; i < end; ++i) xml += "<Contents><Key>" + keys[i] + "</Key><Size>1</Size></Contents>";
+    if (end < keys.size()) {
+      xml += "<NextContinuationToken>" + std::to_string(end - overlap) + "</NextContinuationToken>";
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      if (skips_second && !start.empty() && i == begin + 1) continue;
+      xml += "<Contents><Key>" + keys[i] + "</Key><Size>1</Size></Contents>";
+    }
     return answer(200, "OK", xml + "</ListBucketResult>");
   }
 
  private:
+  /// A token is that of the list of what is left, and start-after.
+  test::scripted_answer filtered(const std::string& token, const std::string& start) const {
+    const std::size_t at = token.find('@');
+    key_store rest((names()));
+    const std::string& after_this = token.empty() ? start : token.substr(at + 1);
+    for (const std::string& key : keys) {
+      if (key > after_this) rest.keys.push_back(key);
+    }
+    test::scripted_answer a = rest.answer(token.empty() ? "" : "?continuation-token=" + token.substr(0, at) + " ");
+    const std::string end = "</NextContinuationToken>";
+    const std::size_t place = a.text.find(end);
+    if (place == std::string::npos) return a;
+    const std::size_t body = a.text.find("\r\n\r\n") + 4;
+    std::string xml = a.text.substr(body);
+    xml.insert(place - body, "@" + after_this);
+    return answer(200, "OK", xml);
+  }
   static test::scripted_answer answer(int status, const char* phrase, const std::string& body) {
     return {"HTTP/1.1 " + std::to_string(status) + ' ' + phrase + "\r\nConnection: close\r\nContent-Length: " +
                 std::to_string(body.size()) + "\r\n\r\n" + body,
@@ -122,12 +148,12 @@ s3::client client_of(const std::string& endpoint) {
 
 class listing {
  public:
-  explicit listing(const key_store& store, std::size_t most = SIZE_MAX) {
+  explicit listing(const key_store& store, std::size_t most = SIZE_MAX, s3::list_options o = {}) {
     const test::scripted_server server([&store](const std::string& head) { return store.answer(head); });
     test::captured_stderr said(test::captured_stderr::into::pipe);
     const s3::client c = client_of(server.url(""));
     const auto loop = make_event_loop();
-    block_on(*loop, collect(c.list("s3://b/p/"), keys, most));
+    block_on(*loop, collect(c.list("s3://b/p/", o), keys, most));
     log = said.text();
     for (const std::string& head : server.requests()) {
       ++requests;
@@ -296,6 +322,51 @@ TEST_CASE("where ranges do not join, the rest is listed page after page, which t
     const listing got(store);
     CHECK(got.keys == store.keys);
   }
+}
+
+TEST_CASE("keys that ranges cannot show are listed after all, where the order shows that there may be some",
+          "[s3][list]") {
+  const auto alone = Contains("p/ goes on page after page: keys do not ascend");
+  for (const bool early : {false, true}) {
+    INFO(early);
+    key_store store(of_numbers(early ? "p/k%05zu" : "p/m%05zu", 3000));
+    store.filters = true;
+    // A store whose order is not that of bytes: some keys come late.
+    for (const char* late : {"p/z1", "p/a1", "p/n1", "p/b1"}) store.keys.push_back(late);
+    if (early) std::rotate(store.keys.begin() + 1730, store.keys.end() - 4, store.keys.end());
+    const listing got(store);
+    CHECK(got.keys == store.keys);
+    CHECK_THAT(got.log, alone);
+    const listing one(store, SIZE_MAX, {.ranges = 1});
+    CHECK(one.keys == store.keys);
+    CHECK(one.ranges == 0);
+    CHECK(one.requests == 31);
+    CHECK(one.log.empty());
+  }
+  const s3::client c = client_of("http://127.0.0.1:1");
+  const auto loop = make_event_loop();
+  names none;
+  CHECK_THROWS_AS(block_on(*loop, collect(c.list("s3://b/p/", {.ranges = 0}), none, 1)), configuration_error);
+}
+
+TEST_CASE("keys that pages share are given once, which the log says", "[s3][list]") {
+  for (const std::size_t overlap : {1, 3, 99}) {
+    key_store store(of_numbers(("p/o" + std::to_string(overlap) + "-%05zu").c_str(), 1000));
+    store.overlap = overlap;
+    const listing got(store, SIZE_MAX, {.ranges = overlap == 1 ? 16u : 1u});
+    CHECK(got.keys == store.keys);
+    CHECK_THAT(got.log, Contains("has keys twice, which are given once"));
+  }
+}
+
+TEST_CASE("a join compares all keys that both sides have seen", "[s3][list]") {
+  // A start-after that skips the key after the first one.
+  key_store store(of_numbers("p/j%05zu", 3000));
+  key_store gap = store;
+  store.skips_second = true;
+  const listing got(store);
+  CHECK(got.keys == gap.keys);
+  CHECK_THAT(got.log, Contains("goes on page after page"));
 }
 
 TEST_CASE("ranges are listed side by side, sixteen at most", "[s3][list]") {

@@ -43,7 +43,7 @@ MILLRACE_INLINE std::size_t headers::count(std::string_view name) const noexcept
 
 MILLRACE_INLINE std::optional<content_range> content_range::parse(std::string_view text) noexcept {
   content_range r;
-  if (text.substr(0, 6) != "bytes ") return std::nullopt;
+  if (!text::starts_ignoring_case(text, "bytes ")) return std::nullopt;
   text.remove_prefix(6);
   if (!text.empty() && text[0] == '*') {
     text.remove_prefix(1);

@@ -49,6 +49,9 @@ MILLRACE_INLINE retry_class classify(int status, std::string_view code) noexcept
       {"InternalErrors", retry_class::transient},
       {"ServiceUnavailable", retry_class::transient},
       {"IDPCommunicationError", retry_class::transient},
+      // 409: another request for the same name is being carried out.
+      {"ConditionalRequestConflict", retry_class::transient},
+      {"OperationAborted", retry_class::transient},
       // S3 accepts signatures within 15 minutes of its own clock.
       {"RequestTimeTooSkewed", retry_class::skew},
       // The redirector of botocore; the new region is in x-amz-bucket-region or in <Region>.

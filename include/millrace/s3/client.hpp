@@ -53,7 +53,7 @@ class client {
                                                     const config_options& given = config_options());
 
   /// Source: the objects under a prefix, `s3.list("s3://corpus/train/")`. See list_objects.
-  MILLRACE_COROUTINE stream<shard> list(std::string_view prefix) const;
+  MILLRACE_COROUTINE stream<shard> list(std::string_view prefix, list_options options = {}) const;
 
   /// One part of an object; see get_object_range.
   MILLRACE_COROUTINE task<object_part> get(std::string_view object, std::uint64_t offset, std::size_t length,

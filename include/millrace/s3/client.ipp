@@ -63,8 +63,8 @@ MILLRACE_COROUTINE_BODY client client::from_environment(const environment& varia
   return client(std::move(c), std::move(who), std::move(transport));
 }
 
-MILLRACE_COROUTINE_BODY stream<shard> client::list(std::string_view prefix) const {
-  return stream<shard>(list_objects(session_, url::parse(prefix)))
+MILLRACE_COROUTINE_BODY stream<shard> client::list(std::string_view prefix, list_options options) const {
+  return stream<shard>(list_objects(session_, url::parse(prefix), options))
       .named("list", "name the objects, by shards(), or read them by an index");
 }
 

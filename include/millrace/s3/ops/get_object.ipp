@@ -151,8 +151,10 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
     const http::response_head& head = co_await x.head();
     object_part result;
     result.first_byte = ex.now() - asked;
-    if (whole_ && !sized_ && !op_.range && (!head.length || *head.length > length_ || head.etag().empty())) {
-      whole_ = false;  // what has no ETag may be a proxy's page: the answer to a range cannot be one
+    const bool longer = !sized_ && (!head.length || *head.length > length_);
+    if (whole_ && !op_.range && (longer || head.etag().empty())) {
+      // Without an ETag it may be a page, or an error document: the answer to a range cannot be one.
+      whole_ = false;
       co_return result;
     }
     judge(head);
@@ -172,6 +174,7 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
     co_return result;
   } catch (const error&) {
     why = std::current_exception();
+    if (partial_.filled != before) sound = false;  // a success that was refused: its body lies among the bytes
   } catch (const http::error& e) {
     why = std::current_exception();
     if (e.kind() != http::failure::broken && e.kind() != http::failure::timeout && partial_.filled != before) {

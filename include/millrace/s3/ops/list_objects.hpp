@@ -11,6 +11,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/s3/ops/objects.hpp>
 #include <millrace/s3/ops/send.hpp>
 #include <millrace/s3/url.hpp>
 #include <millrace/s3/wire/documents.hpp>
@@ -36,17 +37,21 @@ std::optional<std::string> split_point(std::string_view prefix, std::string_view
 ///
 /// ListObjectsV2, so that any key can be listed (encoding-type=url). A page that fails is retried; a listing that is
 /// truncated, repeats itself, or has more than `most_empty` pages in a row without a key is an s3::error; no object at
-/// all is a configuration_error, as a glob() that matches nothing is.
+/// all is a configuration_error, as a glob() that matches nothing is. A key that comes twice is given once, and
+/// rolled-up prefixes, which nobody asked for, are left out; one log line reports each of these.
 ///
-/// The first page comes when the first item is requested, and more when that does not suffice. From then on up to 16
-/// ranges of the keys are listed side by side (start-after), up to 64,000 keys ahead of the consumer. They are joined
-/// where the page that ends a range shows the key that the next one begins with. Where it does not, or where keys do
-/// not ascend, the rest is listed page after page, which one log line reports.
+/// The first page comes when the first item is requested, and more when that does not suffice. From then on up to
+/// list_options::ranges ranges of the keys are listed side by side (start-after), up to 64,000 keys ahead of the
+/// consumer. They are joined where the page that ends a range shows the keys that the next one begins with. Where it
+/// does not, the rest is listed page after page; where keys do not ascend in a range that start-after began, all that
+/// follows the first range is listed again, page after page. One log line reports that. A store whose order is not that
+/// of bytes may still hide keys from ranges: list_options::ranges is 1 for such a store.
 ///
-/// In flight: one request for each range, so up to 16, beside what other readers of the store have in flight; listings
-/// are not counted in a host's number of reads. Dropping the generator ends its requests at once.
+/// In flight: one request for each range, beside what other readers of the store have in flight; listings are not
+/// counted in a host's number of reads. 8 bytes of memory stay for each key. Dropping the generator ends its requests
+/// at once. Throws configuration_error for 0 ranges.
 MILLRACE_COROUTINE async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix,
-                                                       std::uint64_t most_empty = 10000);
+                                                       list_options options = {}, std::uint64_t most_empty = 10000);
 
 }  // namespace millrace::s3
 

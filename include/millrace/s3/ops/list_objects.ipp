@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -146,7 +148,7 @@ class key_range {
   std::vector<listed_object> beyond;   // of the last page, after `until`
   bool more_beyond = false;            // and its token leads to more
   bool done = false;                   // there are no more, but for those beyond
-  bool odd = false;                    // does not begin after `after`: it cannot be used
+  bool odd = false;                    // its next keys do not ascend: they cannot be used
   std::exception_ptr failure;          // after `ready`
   std::unique_ptr<key_range> next;
   spawned<void> worker;  // declared last: it refers to the rest
@@ -187,9 +189,13 @@ MILLRACE_INLINE bool key_range::ascends(const list_page& page) const noexcept {
 /// A listing in ranges of keys, in order. See list_objects().
 class split_listing {
  public:
-  MILLRACE_COROUTINE split_listing(std::shared_ptr<const session> s, url prefix, std::uint64_t most_empty,
-                                   const coroutine_context& here)
-      : session_(std::move(s)), prefix_(std::move(prefix)), most_empty_(most_empty), here_(here) {
+  MILLRACE_COROUTINE split_listing(std::shared_ptr<const session> s, url prefix, list_options options,
+                                   std::uint64_t most_empty, const coroutine_context& here)
+      : session_(std::move(s)),
+        prefix_(std::move(prefix)),
+        most_workers_(options.ranges),
+        most_empty_(most_empty),
+        here_(here) {
     start(*first_);
   }
   split_listing(const split_listing&) = delete;
@@ -197,9 +203,12 @@ class split_listing {
 
   /// The next objects; none at the end.
   MILLRACE_COROUTINE task<std::vector<listed_object>> next();
+  /// Whether keys that have been given come again.
+  bool lists_again() const noexcept { return lists_again_; }
+  /// Logs a line about the listing, once.
+  void log(const std::string& what) const;
 
  private:
-  static constexpr std::size_t most_workers = 16;
   static constexpr std::size_t most_ahead = 64000;  // keys
   /// Keys of a page that may be worth more requests.
   static constexpr std::size_t many = 100;
@@ -215,6 +224,13 @@ class split_listing {
   void take(key_range& r, list_page page);
   /// From `r` on, whose keys up to here are right, page after page.
   void go_on_alone(key_range& r, const std::string& why);
+  /// Whether `n` begins with the keys that `r`, before it, has seen after its end, as far as both are known.
+  static bool joins(const key_range& r, const key_range& n) noexcept;
+  /// What follows the first range, page after page: start-after may have left out keys of ranges whose keys do not
+  /// ascend. `r`, the range that is given now, goes on by itself if it is the first.
+  MILLRACE_COROUTINE void list_again(key_range& r, const std::string& why);
+  /// `r` continues with the keys after its end.
+  MILLRACE_COROUTINE void take_up(key_range& r);
 
   bool has_room(const key_range& r) const noexcept {
     return (waited_for_ && &r == first_.get() && r.ready.empty()) || (reads_ahead_ && ahead_ < most_ahead);
@@ -222,6 +238,7 @@ class split_listing {
 
   const std::shared_ptr<const session> session_;
   const url prefix_;
+  const std::size_t most_workers_;
   const std::uint64_t most_empty_;
   const coroutine_context here_;
   bool waited_for_ = false;   // by the consumer
@@ -230,7 +247,9 @@ class split_listing {
   bool alone_ = false;        // nothing is split any more
   std::size_t ahead_ = 0;     // keys that are ready
   std::size_t workers_ = 0;
+  bool lists_again_ = false;
   notifier changed_;
+  std::unique_ptr<key_range> begin_;  // of the listing, once another range is given; its keys after its end, and its token
   std::unique_ptr<key_range> first_ = std::make_unique<key_range>(std::string(), std::nullopt, false);
 };
 
@@ -272,7 +291,7 @@ MILLRACE_COROUTINE_BODY task<void> split_listing::work(split_listing& self, key_
 }
 
 MILLRACE_COROUTINE_BODY void split_listing::split(key_range& r) {
-  if (alone_ || !reads_ahead_ || r.page_first.empty() || workers_ >= most_workers || ahead_ >= most_ahead) return;
+  if (alone_ || !reads_ahead_ || r.page_first.empty() || workers_ >= most_workers_ || ahead_ >= most_ahead) return;
   std::optional<std::string> at = split_point(prefix_.key(), r.page_first, r.last, r.until, r.wide);
   if (!at) return;
   auto made = std::make_unique<key_range>(*at, r.until, r.wide || !r.until);
@@ -286,9 +305,13 @@ MILLRACE_INLINE void split_listing::take(key_range& r, list_page page) {
   r.token = std::move(page.next_continuation_token);
   r.done = !page.truncated;
   r.page_first.clear();
+  if (!page.common_prefixes.empty()) {
+    log("leaves out all keys that begin with \"" + page.common_prefixes.front() +
+        "\", and maybe others: the store has rolled them up, and was not asked to");
+  }
   if (page.objects.empty()) return;
   if (!r.ascends(page)) {
-    if (!r.opens && !r.after.empty()) {
+    if (!r.after.empty()) {
       r.odd = r.done = true;
       return;
     }
@@ -327,8 +350,42 @@ MILLRACE_INLINE void split_listing::go_on_alone(key_range& r, const std::string&
   }
   r.next.reset();
   r.until.reset();
-  const std::string line = "millrace: the listing of " + prefix_.to_string() + " goes on page after page: " + why;
+  log("goes on page after page: " + why);
+}
+
+MILLRACE_INLINE void split_listing::log(const std::string& what) const {
+  const std::string line = "millrace: the listing of " + prefix_.to_string() + ' ' + what;
   if (millrace::detail::first_time(line)) millrace::detail::log_line(here_.get_executor(), line);
+}
+
+MILLRACE_INLINE bool split_listing::joins(const key_range& r, const key_range& n) noexcept {
+  if (!n.opens) return !n.odd && !n.failure && r.beyond.empty();
+  if (r.beyond.empty()) return false;
+  const std::size_t ready = n.ready.size();
+  const std::size_t known = ready + n.beyond.size();
+  for (std::size_t i = 0; i < r.beyond.size(); ++i) {
+    if (i == known) return !n.done || n.odd || n.failure;  // else its keys have ended
+    if (r.beyond[i].key != (i < ready ? n.ready[i] : n.beyond[i - ready]).key) return false;
+  }
+  return true;
+}
+
+MILLRACE_COROUTINE_BODY void split_listing::take_up(key_range& r) {
+  ahead_ += r.beyond.size();
+  r.ready = std::exchange(r.beyond, std::vector<listed_object>());
+  if (!r.ready.empty()) r.last = r.ready.back().key;
+  r.done = !r.more_beyond;
+  if (!r.done) start(r);
+}
+
+MILLRACE_COROUTINE_BODY void split_listing::list_again(key_range& r, const std::string& why) {
+  go_on_alone(r, why);
+  if (begin_ != nullptr) {
+    lists_again_ = true;
+    first_ = std::move(begin_);
+    first_->until.reset();
+  }
+  take_up(*first_);
 }
 
 MILLRACE_COROUTINE_BODY task<std::vector<listed_object>> split_listing::next() {
@@ -350,44 +407,92 @@ MILLRACE_COROUTINE_BODY task<std::vector<listed_object>> split_listing::next() {
       continue;
     }
     if (r.failure) std::rethrow_exception(r.failure);
+    if (r.odd) {
+      list_again(r, "keys do not ascend");
+      continue;
+    }
     if (!r.until) co_return std::vector<listed_object>();
     key_range& n = *r.next;
     if (!n.opens && !n.done) {
       co_await changed_.wait();
       continue;
     }
-    const bool joined = !n.odd && !(n.failure && !n.opens) &&
-                        (r.beyond.empty() ? !n.opens : n.opens && *n.opens == r.beyond.front().key);
-    if (joined) {
+    if (joins(r, n)) {
       std::unique_ptr<key_range> rest = std::move(r.next);
+      if (begin_ == nullptr) begin_ = std::move(first_);
       first_ = std::move(rest);
       changed_.notify();
+      continue;
+    }
+    if (n.odd) {
+      list_again(r, "keys do not ascend");
       continue;
     }
     std::string why = "the store did not list what follows \"" + *r.until + '"';
     if (n.failure && !n.opens) why += reason_of(n.failure);
     go_on_alone(r, why);
-    ahead_ += r.beyond.size();
-    r.ready = std::exchange(r.beyond, std::vector<listed_object>());
-    if (!r.ready.empty()) r.last = r.ready.back().key;
-    r.done = !r.more_beyond;
-    if (!r.done) start(r);
+    take_up(r);
   }
 }
+
+/// The keys of a listing, by their hashes: those that come twice are found, also where keys do not ascend.
+class given_keys {
+ public:
+  /// Notes `key`; false if it is there already.
+  bool is_new(const std::string& key) {
+    const std::uint64_t hash = std::hash<std::string>()(key);
+    if (ascending_ && (hashes_.empty() || key > last_)) {
+      hashes_.push_back(hash);
+      last_ = key;
+      return true;
+    }
+    if (std::exchange(ascending_, false)) {
+      known_.insert(hashes_.begin(), hashes_.end());
+      hashes_ = std::vector<std::uint64_t>();
+    }
+    return known_.insert(hash).second;
+  }
+  std::size_t size() const noexcept { return ascending_ ? hashes_.size() : known_.size(); }
+
+ private:
+  bool ascending_ = true;
+  std::string last_;
+  std::vector<std::uint64_t> hashes_;         // while they ascend
+  std::unordered_set<std::uint64_t> known_;  // afterwards
+};
 
 }  // namespace millrace::s3::detail
 
 namespace millrace::s3 {
 
 MILLRACE_COROUTINE_BODY async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix,
-                                                            std::uint64_t most_empty) {
+                                                            list_options options, std::uint64_t most_empty) {
+  if (options.ranges == 0) {
+    throw configuration_error("a listing has at least one range", where{prefix.to_string(), std::nullopt, {}});
+  }
   std::size_t found = 0;
+  std::size_t expected = 0;  // keys that come again because they are listed again
+  bool again = false;
+  bool told = false;
+  detail::given_keys given;
   const coroutine_context here = co_await this_context();
-  detail::split_listing pages(std::move(s), prefix, most_empty, here);
+  detail::split_listing pages(std::move(s), prefix, options, most_empty, here);
   for (;;) {
     std::vector<listed_object> page = co_await pages.next();
     if (page.empty()) break;
+    if (pages.lists_again() && !std::exchange(again, true)) expected = given.size();
+    std::size_t repeated = 0;
     for (listed_object& o : page) {
+      if (!given.is_new(o.key)) {
+        if (expected > 0) {
+          --expected;
+          continue;
+        }
+        if (!std::exchange(told, true)) pages.log("has keys twice, which are given once: " + o.key);
+        if (++repeated < page.size()) continue;
+        throw error(200, std::string(), "the listing repeats its keys: it may not end", std::string(),
+                    where{prefix.to_string(), std::nullopt, std::string()});
+      }
       if (o.size == 0 && o.key.back() == '/') continue;
       if (millrace::detail::is_index_beside(prefix.key(), o.key)) {
         const std::string name = millrace::detail::shown_beside(url(prefix.bucket(), std::move(o.key)).to_string());

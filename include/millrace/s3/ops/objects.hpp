@@ -48,6 +48,13 @@ struct get_options {
   bool new_connection = false;  ///< the first request has a connection of its own, as those after damage have
 };
 
+/// How objects are listed; see list_objects().
+struct list_options {
+  /// Ranges of the keys that are listed side by side, at most. 1: one page after the other, for a store whose order of
+  /// keys is not that of their bytes; others cannot always tell that it is not.
+  std::size_t ranges = 16;
+};
+
 /// How an object is stored. The metadata are copied by the call that takes the options, and must live until then.
 struct put_options {
   std::size_t part = 8 * MiB;     ///< bytes of one part: 5 MiB to 5 GiB at AWS, and at most 10,000 parts
@@ -56,7 +63,9 @@ struct put_options {
   /// What the stream holds, where that is known: parts become large enough for it, and a stream of another length is an
   /// error instead of an object.
   std::optional<std::uint64_t> size = std::nullopt;
-  bool only_new = false;  ///< an object of that name is left alone: 412 PreconditionFailed
+  /// An object of that name is left alone: 412 PreconditionFailed. After an attempt whose answer was lost, an object of
+  /// the same content is taken for what that attempt has stored.
+  bool only_new = false;
   /// Each request carries the CRC-32C of its body, which the store checks and keeps; absent: as the client is
   /// configured (config::send_checksums).
   std::optional<bool> checksums = std::nullopt;

@@ -132,6 +132,13 @@ inline void add_fields(operation& op, const http::headers& fields) {
   for (const auto& [name, value] : fields) op.fields.add(name, value);
 }
 
+/// The request is refused where an object of that name exists. It has a connection of its own: libcurl repeats what
+/// fails on an open one, and a refusal of the second would look like that of the first.
+inline void require_new(operation& op) {
+  op.fields.add("if-none-match", "*");
+  op.new_connection = true;
+}
+
 /// PutObject: the whole object in one request. Gives the ETag.
 MILLRACE_COROUTINE task<std::string> store_whole(std::shared_ptr<const session> s, std::string bucket, std::string key,
                                                  bytes body, const put_plan& plan);
@@ -265,7 +272,8 @@ async_generator<Chunk> counted(Chunk first, Generator rest, std::uint64_t* total
 /// the task is dropped, the upload is aborted by the loop's root scope (executor::drain() waits for that). Dropped
 /// while the last request is on its way, the object may be there or not. An upload is not aborted only if the answer to
 /// its creation was lost, since its id is not known; stores have a lifecycle rule for these. With only_new, a retry
-/// whose first attempt had succeeded is refused like any other: PreconditionFailed.
+/// whose first attempt had succeeded is refused: the object is then looked at by a HEAD, and is this one if it has the
+/// checksum or the ETag of what was sent.
 template <class Content>
 task<object_info> put_stream(std::shared_ptr<const session> s, std::string bucket, std::string key, Content content,
                              detail::put_plan plan) {

@@ -90,6 +90,12 @@ MILLRACE_INLINE void part_buffer::reserve(std::size_t size) {
   memory_ = std::move(larger);
 }
 
+/// Throws the error of S3's that `body`, of an answer that began as a success, may be.
+MILLRACE_INLINE void throw_if_refused(std::string_view body, const operation& op) {
+  const std::optional<error_document> refused = error_document::parse(body);
+  if (refused) throw error(200, refused->code, refused->message, refused->request_id, op.at());
+}
+
 /// One attempt at storing a body: its ETag, and its checksum if the answer shows that the store has checked it.
 /// Without an ETag in the answer nothing was stored: it is a proxy's page, say.
 MILLRACE_COROUTINE task<stored_part> store_once(const session& s, const operation& op) {
@@ -100,7 +106,8 @@ MILLRACE_COROUTINE task<stored_part> store_once(const session& s, const operatio
   const std::string* sent = op.fields.find("x-amz-checksum-crc32c");
   const std::string* kept = head.fields.find("x-amz-checksum-crc32c");
   const bool differs = sent != nullptr && kept != nullptr && *sent != *kept;
-  co_await http::read_all(x, 64 * KiB);
+  const std::string body = co_await http::read_all(x, 64 * KiB);
+  throw_if_refused(body, op);
   if (etag.empty() || differs) {
     throw error(200, std::string(), differs ? "the store has another checksum" : "the answer has no ETag",
                 std::string(), op.at());
@@ -120,7 +127,52 @@ MILLRACE_COROUTINE task<std::string> ask_once(const session& s, const operation&
 MILLRACE_COROUTINE_BODY task<void> discard_once(const session& s, const operation& op) {
   http::body_options small;
   http::exchange x = co_await send(s, op, std::move(small));
-  co_await http::read_all(x, 64 * KiB);
+  const std::string body = co_await http::read_all(x, 64 * KiB);
+  throw_if_refused(body, op);
+}
+
+/// `one`, an attempt at storing something; `*doubt` becomes true where it fails and the store may have carried it out.
+template <class T>
+task<T> noting_doubt(task<T> one, bool* doubt) {
+  try {
+    T result = co_await std::move(one);
+    co_return std::move(result);
+  } catch (const error& e) {
+    *doubt = *doubt || e.status() / 100 == 2 || e.status() / 100 == 5;
+    throw;
+  } catch (const http::error& e) {
+    const bool unsent = e.kind() == http::failure::resolve || e.kind() == http::failure::connect ||
+                        e.kind() == http::failure::tls;
+    *doubt = *doubt || !unsent;
+    throw;
+  }
+}
+
+MILLRACE_COROUTINE task<http::response_head> fields_once(const session& s, const operation& op) {
+  http::body_options none;
+  http::exchange x = co_await send(s, op, std::move(none));
+  http::response_head head = co_await x.head();
+  co_return std::move(head);
+}
+
+/// Rethrows `refused`, the answer to a later attempt, unless the object is there with the ETag `etag` or the checksum
+/// `sum` (each may be empty: not known): then an earlier attempt, whose answer was lost, has stored it. Gives its ETag.
+MILLRACE_COROUTINE task<std::string> require_stored(const session& s, std::string bucket, std::string key,
+                                                    error refused, std::string etag, std::string sum) {
+  operation op("HEAD", std::move(bucket), std::move(key));
+  op.fields.add("x-amz-checksum-mode", "ENABLED");
+  auto attempt = [&] { return fields_once(s, op); };
+  http::response_head there;
+  try {
+    there = co_await with_retries<http::response_head>(s, attempt);
+  } catch (const millrace::error& e) {
+    refused.add_note("an earlier attempt may have stored it, which HEAD does not tell: " + e.reason());
+  }
+  const std::string* const kept = there.fields.find("x-amz-checksum-crc32c");
+  const bool same = (!sum.empty() && kept != nullptr && *kept == sum) ||
+                    (!etag.empty() && millrace::detail::same_etag(there.etag(), etag));
+  if (!same) throw refused;
+  co_return there.etag().empty() ? etag : there.etag();
 }
 
 MILLRACE_COROUTINE_BODY task<std::string> store_whole(std::shared_ptr<const session> s, std::string bucket,
@@ -129,10 +181,20 @@ MILLRACE_COROUTINE_BODY task<std::string> store_whole(std::shared_ptr<const sess
   op.body = std::move(body);
   add_fields(op, plan.fields);
   if (plan.checksums) add_checksum(op, crc32c_value(op.body.view()));
-  if (plan.only_new) op.fields.add("if-none-match", "*");
-  auto attempt = [&] { return store_once(*s, op); };
-  stored_part stored = co_await with_retries<stored_part>(*s, attempt);
-  co_return std::move(stored.etag);
+  if (plan.only_new) require_new(op);
+  bool doubt = false;
+  auto attempt = [&] { return noting_doubt(store_once(*s, op), &doubt); };
+  std::optional<error> refused;
+  try {
+    stored_part stored = co_await with_retries<stored_part>(*s, attempt);
+    co_return std::move(stored.etag);
+  } catch (const error& e) {
+    if (!plan.only_new || !doubt || e.status() != 412) throw;
+    refused = e;
+  }
+  std::string etag = co_await require_stored(*s, op.bucket, op.key, std::move(*refused), md5_etag(op.body.view()),
+                                             crc32c_value(op.body.view()));
+  co_return etag;
 }
 
 MILLRACE_COROUTINE_BODY task<stored_part> store_part(std::shared_ptr<const session> s, std::string bucket,
@@ -173,26 +235,22 @@ MILLRACE_COROUTINE_BODY task<std::string> complete_upload(std::shared_ptr<const 
   text::append_query_parameter(op.query, "uploadId", id);
   op.body = bytes::copy(complete_document(parts));
   op.fields.add("content-type", "application/xml");
-  if (only_new) op.fields.add("if-none-match", "*");
-  auto attempt = [&] { return ask_once(*s, op, "ETag"); };
+  if (only_new) require_new(op);
+  bool doubt = false;
+  auto attempt = [&] { return noting_doubt(ask_once(*s, op, "ETag"), &doubt); };
   std::optional<error> refused;
   try {
     std::string etag = co_await with_retries<std::string>(*s, attempt);
     co_return millrace::detail::quoted_etag(etag);  // Ceph writes none
   } catch (const error& e) {
-    if (e.code() != "NoSuchUpload") throw;
+    const bool gone = e.code() == "NoSuchUpload";  // libcurl may have repeated the request by itself
+    const bool there = only_new && doubt && e.status() == 412;
+    if (!gone && !there) throw;
     refused = e;
   }
-  // An earlier attempt may have got through and its answer lost (libcurl repeats some by itself). Then the object is
-  // there, made of our parts.
-  const std::string expected = composite_etag(parts);
-  std::optional<object_info> there;
-  try {
-    there = co_await head_object(s, op.bucket, op.key);
-  } catch (const error&) {
-  }
-  if (!there || expected.empty() || !millrace::detail::same_etag(there->etag, expected)) throw *refused;
-  co_return expected;
+  std::string etag = co_await require_stored(*s, op.bucket, op.key, std::move(*refused), composite_etag(parts),
+                                             composite_crc32c(parts));
+  co_return etag;
 }
 
 MILLRACE_COROUTINE_BODY task<void> abort_upload(std::shared_ptr<const session> s, std::string bucket, std::string key,

@@ -162,8 +162,9 @@ MILLRACE_COROUTINE task<void> learn_own_region(const session& s);
 
 }  // namespace detail
 
-/// Signs and sends `op` and waits for the head of its answer; anything but 2xx is thrown as s3::error with S3's own
-/// code and message. One attempt. The body is read from the exchange.
+/// Signs and sends `op` and waits for the head of its answer; anything but a success of S3's is thrown as s3::error
+/// with S3's own code and message: other statuses than 200, 206 (and 204 for DELETE), and an object, or the head of
+/// one, that has neither an ETag nor a field of S3's. One attempt. The body is read from the exchange.
 MILLRACE_COROUTINE task<http::exchange> send(const session& s, const operation& op, http::body_options body);
 
 }  // namespace millrace::s3

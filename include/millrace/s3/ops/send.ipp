@@ -119,12 +119,22 @@ MILLRACE_INLINE bool clock_differs(const session& s, const http::response_head& 
   return theirs && (*theirs - s.now() > 4 * 60 || s.now() - *theirs > 4 * 60);
 }
 
-/// Whether a field of S3's is in it, x-amz-request-id say; other servers on the way have none.
+/// Whether a field of S3's is in it, x-amz-request-id say; other servers on the way have none (a firewall of AWS's
+/// sends x-amzn-waf-action).
 MILLRACE_INLINE bool is_from_s3(const http::response_head& head) noexcept {
   for (const auto& [name, value] : head.fields) {
-    if (text::starts_ignoring_case(name, "x-amz")) return true;
+    if (text::starts_ignoring_case(name, "x-amz-")) return true;
   }
   return false;
+}
+
+/// Whether a success is an answer to `op`, as far as its head tells. A document or the ETag of what was stored is
+/// judged by its reader; an object, or the head of one, may be of any bytes, so its head has to be a store's.
+MILLRACE_INLINE bool is_answer(const operation& op, const http::response_head& head) noexcept {
+  if (head.status == 204) return op.method == "DELETE";
+  if (head.status != 200 && head.status != 206) return false;
+  const bool of_object = op.method == "HEAD" || (op.method == "GET" && !op.key.empty());
+  return !of_object || head.fields.find("etag") != nullptr || is_from_s3(head);
 }
 
 /// The code that S3 would have sent with a body.
@@ -146,7 +156,11 @@ MILLRACE_INLINE const char* code_of_head(int status, bool of_bucket) noexcept {
 /// The message for an answer without an error document of S3: a HEAD's, a proxy's page.
 MILLRACE_INLINE std::string words_without_document(const http::request& asked, int status, std::string_view body) {
   const std::string words = http::first_words(body, asked);
-  if (!words.empty()) return "the answer is not S3's (" + http::displayed_server(asked.url) + "): " + words;
+  std::string not_s3 = "the answer is not S3's (" + http::displayed_server(asked.url) + ")";
+  if (status / 100 == 2) {
+    return not_s3 + ": status " + std::to_string(status) + ", no field of S3's" + (words.empty() ? "" : ": ") + words;
+  }
+  if (!words.empty()) return not_s3 + ": " + words;
   switch (status) {
     case 403:
       return "Forbidden";
@@ -225,7 +239,7 @@ MILLRACE_COROUTINE_BODY task<http::exchange> send(const session& s, const operat
   http::request r = detail::signed_request(ex, s, op, who);
   http::exchange x(http::engine::of(ex), std::move(r), s.transport(), std::move(body));
   const http::response_head& head = co_await x.head();
-  if (head.status < 200 || head.status >= 300) {
+  if (!detail::is_answer(op, head)) {
     error refused = co_await detail::refusal(s, op, x, head);
     if (classify(refused.status(), refused.code()) == retry_class::expired) s.provider().refused(who);
     // The answer to a HEAD cannot say that the token has expired; that to a GET would.
@@ -237,6 +251,10 @@ MILLRACE_COROUTINE_BODY task<http::exchange> send(const session& s, const operat
     throw refused;
   }
   if (op.range && head.status != 206 && head.length != std::uint64_t(0)) {  // an empty object has no range
+    if (head.fields.find("etag") == nullptr) {  // S3 may have failed after it began to answer
+      const error refused = co_await detail::refusal(s, op, x, head);
+      if (!refused.code().empty()) throw refused;
+    }
     throw http::error(http::failure::protocol, "the store ignored the range of the request", op.at(), head.status);
   }
   co_return std::move(x);

@@ -172,6 +172,13 @@ class element_handler final : public xml_handler {
   std::string_view name_;
 };
 
+/// The CRC-32C that S3 keeps of an object made of these parts: that of the parts' sums, and their number. Empty where a
+/// part has none.
+std::string composite_crc32c(const std::vector<stored_part>& parts);
+
+/// The ETag of an object stored in one request, at stores whose ETags are MD5 sums. Empty where OpenSSL has no MD5.
+std::string md5_etag(std::string_view data);
+
 /// The text of the element `name` in an answer that began as a success. S3 sends the status before it knows how the
 /// request ends: an error document in its place, a document that lacks the element, or none at all is an s3::error with
 /// the status 200.

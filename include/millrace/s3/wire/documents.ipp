@@ -217,16 +217,32 @@ MILLRACE_INLINE std::string composite_etag(const std::vector<stored_part>& parts
       sums += static_cast<char>(high * 16 + low);
     }
   }
+  const std::string tag = md5_etag(sums);
+  return tag.empty() ? tag : tag.substr(0, tag.size() - 1) + "-" + std::to_string(parts.size()) + "\"";
+}
+
+MILLRACE_INLINE std::string md5_etag(std::string_view data) {
   unsigned char md5[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   // Not there in a FIPS configuration of OpenSSL.
-  if (EVP_Digest(sums.data(), sums.size(), md5, &size, EVP_md5(), nullptr) != 1) return std::string();
+  if (EVP_Digest(data.data(), data.size(), md5, &size, EVP_md5(), nullptr) != 1) return std::string();
   std::string out = "\"";
   for (unsigned i = 0; i < size; ++i) {
     out += "0123456789abcdef"[md5[i] >> 4];
     out += "0123456789abcdef"[md5[i] & 15];
   }
-  return out + "-" + std::to_string(parts.size()) + "\"";
+  return out + "\"";
+}
+
+MILLRACE_INLINE std::string composite_crc32c(const std::vector<stored_part>& parts) {
+  std::string sums;
+  for (const stored_part& p : parts) {
+    unsigned char raw[6];
+    if (p.checksum.size() != 8) return std::string();
+    if (EVP_DecodeBlock(raw, reinterpret_cast<const unsigned char*>(p.checksum.data()), 8) != 6) return std::string();
+    sums.append(reinterpret_cast<const char*>(raw), 4);
+  }
+  return crc32c_value(sums) + "-" + std::to_string(parts.size());
 }
 
 MILLRACE_INLINE std::string element_of(std::string_view body, std::string_view name, where at) {
