@@ -190,7 +190,7 @@ class package:
             (["-DCOMPONENTS=nvjpeg", "-Dmillrace_nvjpeg_LIBRARY=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"],
              {}, r"millrace::nvjpeg needs the CUDA Toolkit 12\.0 \(Debian: [^)]*\) and nvJPEG \(Debian: "),
             (["-DCOMPONENTS=parquet", "-DMILLRACE_PYARROW=/nowhere"], {},
-             r"millrace::parquet needs Arrow 20 and its Parquet library in /nowhere \(Debian: pip install pyarrow\)"),
+             r"millrace::parquet needs Arrow 24 and its Parquet library in /nowhere \(Debian: pip install pyarrow\)"),
             (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
              r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
             (["-DCOMPONENTS=hdf5"], {},
@@ -294,7 +294,7 @@ class package:
     # Arrow's own files refuse every other major version, as write_basic_package_version_file(SameMajorVersion) has it.
     def case_newer(self):
         folder = pathlib.Path(self.o.work, "newer_packages")
-        for version, taken in (("25.0.0", True), ("19.0.1", False)):
+        for version, taken in (("25.0.0", True), ("23.0.1", False)):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             for name in ("Arrow", "Parquet"):
@@ -307,7 +307,18 @@ class package:
                     f'  set(PACKAGE_VERSION_COMPATIBLE FALSE)\nendif()\n')
             _, output = self.configure("newer", "-DCOMPONENTS=parquet", f"-DArrow_DIR={folder}", f"-DParquet_DIR={folder}",
                                        "-DMILLRACE_PYTHON3=OFF", environment={"MILLRACE_PYARROW": ""}, succeeds=taken)
-            expect(taken != ("needs Arrow 20 and its Parquet library" in output), f"Arrow {version}: {output}")
+            expect(taken != ("needs Arrow 24 and its Parquet library" in output), f"Arrow {version}: {output}")
+            # As a wheel has it.
+            major = version.split(".")[0]
+            wheel = folder / "pyarrow"
+            files = {"include/arrow/util/config.h": f"#define ARROW_VERSION_MAJOR {major}\n",
+                     "include/parquet/arrow/reader.h": "", f"libarrow.so.{major}00": "", f"libparquet.so.{major}00": ""}
+            for name, text in files.items():
+                (wheel / name).parent.mkdir(parents=True, exist_ok=True)
+                (wheel / name).write_text(text)
+            _, output = self.configure("newer", "-DCOMPONENTS=parquet", f"-DMILLRACE_PYARROW={wheel}", succeeds=taken)
+            lacks = f"needs Arrow 24 and its Parquet library in {wheel}"
+            expect(taken != (lacks in output), f"Arrow {version} of a wheel: {output}")
 
     def case_optional(self):
         folder, _ = self.configure("optional", "-DCOMPONENTS=core", "-DOPTIONAL_COMPONENTS=jpeg",
