@@ -2,41 +2,46 @@
 # SPDX-FileCopyrightText: The millrace authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Both commands of the README where nothing is installed yet: in a fresh Debian 12, made by debootstrap in a folder,
-# which gets the packages that the commands install themselves and nothing else.
+# Both commands of the README where nothing is installed yet: in a fresh Debian, made by debootstrap in a folder, which
+# gets the packages that the commands install themselves and nothing else.
 #
-#   bash tests/bare.sh [--keep] [SUITE]
+#   bash tests/bare.sh [--keep] [SUITE [AREA...]]
 #
-# SUITE is a name that debootstrap knows: bookworm, or another release; --keep leaves the folder, build/bare/tree. As
-# root or with sudo. What is not committed is there, too; the sources stand at the same path as here and are compiled as
-# .ci/run does. The compiler cache of this machine is lent (the tree has no ccache of its own), so that what was
-# compiled here is not compiled again. Mounts are those of a process of its own, and end with it. The results are in
-# build/bare/tests.xml. Where such a tree cannot be made, that is said and counts as skipped.
+# SUITE is a name that debootstrap knows: bookworm (Debian 12, unless told otherwise), trixie (Debian 13) or another
+# release. Of the tests, only those of each tests/AREA that is named are built and run, all without; the quickstart
+# always. --keep leaves the tree. As root or with sudo. What is not committed is there, too; the sources stand at the
+# same path as here and are compiled as .ci/run does. The compiler cache of this machine is lent (the tree has no ccache
+# of its own), so that what was compiled here is not compiled again. Mounts are those of a process of its own, and end
+# with it. MILLRACE_BUILD names the folder (build/bare-SUITE) of the tree and of the results, tests.xml. Where such a
+# tree cannot be made, that is said and counts as skipped.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source=$PWD
-folder=$source/build/bare
-tree=$folder/tree
-report=$folder/tests.xml
 
 keep=
-suite=bookworm
 inside=
+suite=
+areas=()
 for argument in "$@"; do
   case $argument in
     --keep) keep=--keep ;;
     --inside) inside=yes ;;
-    -*) sed -n '5,15p' "$0" >&2; exit 2 ;;
-    *) suite=$argument ;;
+    -*) sed -n '5,18p' "$0" >&2; exit 2 ;;
+    *) if [ -z "$suite" ]; then suite=$argument; else areas+=("$argument"); fi ;;
   esac
 done
+suite=${suite:-bookworm}
+folder=$(realpath -m "${MILLRACE_BUILD:-build/bare-$suite}")
+name=${folder##*/}
+tree=$folder/tree
+report=$folder/tests.xml
 
 skip() {
   local reason=${1//&/and}
-  printf '<testsuite><testcase name="bare" status="notrun"><system-out>skipped: %s</system-out></testcase></testsuite>\n' \
-    "${reason//</(}" > "$report"
-  echo "skipped: bare: $1"
+  printf '<testsuite><testcase name="%s" status="notrun"><system-out>skipped: %s</system-out></testcase></testsuite>\n' \
+    "$name" "${reason//</(}" > "$report"
+  echo "skipped: $name: $1"
   exit 0
 }
 
@@ -63,8 +68,9 @@ if [ -z "$inside" ]; then
   cache=$(ccache -k cache_dir 2> /dev/null || true)
   [ -z "$cache" ] || mkdir -p "$cache"
   status=0
-  as_root env BARE_CACHE="$cache" MILLRACE_JOBS="${MILLRACE_JOBS:-$(nproc)}" CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-}" \
-    "${alone[@]}" bash tests/bare.sh --inside $keep "$suite" || status=$?
+  as_root env BARE_CACHE="$cache" MILLRACE_BUILD="$folder" MILLRACE_JOBS="${MILLRACE_JOBS:-$(nproc)}" \
+    CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-}" \
+    "${alone[@]}" bash tests/bare.sh --inside $keep "$suite" ${areas[@]+"${areas[@]}"} || status=$?
   # What root wrote into it stays the user's.
   if [ -n "$cache" ] && [ "$(id -u)" != 0 ]; then as_root chown -R "$(id -u):$(id -g)" "$cache" "$folder"; fi
   exit "$status"
@@ -90,11 +96,16 @@ rm -rf --one-file-system "$tree"
 trap clean EXIT
 trap 'exit 1' INT TERM HUP
 
-# The mirrors that this machine takes the same release from, with its updates: the same compiler, and its packages are
-# here already. Elsewhere the one that debootstrap knows.
+# The mirrors that this machine takes its own release from, with the updates: where it is the same, the same compiler,
+# and its packages are here already. Another release of the same distribution is on the same mirrors. Elsewhere the one
+# that debootstrap knows.
+here=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+origin=Debian
+if [ "$(basename "$(readlink -f "/usr/share/debootstrap/scripts/$suite")")" = gutsy ]; then origin=Ubuntu; fi
 sources=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(CODENAME) $(COMPONENT) $(ORIGIN)' \
   'Created-By: Packages' 2> /dev/null |
-  awk -v suite="$suite" '$5 ~ /^(Debian|Ubuntu)$/ && index($3, suite) == 1 { print "deb", $1, $2, $4 }' | sort -u || true)
+  awk -v here="$here" -v suite="$suite" -v origin="$origin" \
+    '$5 == origin && index($3, here) == 1 { print "deb", $1, suite substr($2, length(here) + 1), $4 }' | sort -u || true)
 mirror=$(awk -v suite="$suite" '$3 == suite { print $2; exit }' <<< "$sources")
 options=(--variant=minbase)
 if [ "$suite" = noble ]; then options+=(--components=main,universe); fi
@@ -123,7 +134,7 @@ fi
 
 # Packages that were downloaded here for this release: apt takes a link for what it would download.
 archives=$(apt-config shell folder Dir::Cache::archives/d | sed -n "s/^folder='\(.*\)'$/\1/p")
-if [ -n "$mirror" ] && [ -d "$archives" ]; then
+if [ "$suite" = "$here" ] && [ -d "$archives" ]; then
   mkdir -p "$tree/run/archives" "$tree/var/cache/apt/archives"
   mount --bind "$archives" "$tree/run/archives"
   mount -o remount,bind,ro "$tree/run/archives"
@@ -163,14 +174,19 @@ typed() {
 typed bash cmake/packages.sh install build > "$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 passed_time "its packages"
 status=0
-typed MILLRACE_BUILD=build/default bash tests/run.sh -DMILLRACE_WERROR=ON || status=1
+options=(-DMILLRACE_WERROR=ON)
+if [ ${#areas[@]} -gt 0 ]; then
+  options+=("-DMILLRACE_TEST_AREAS=$(IFS=';'; echo "${areas[*]}")" -DMILLRACE_TOOLS=OFF -DMILLRACE_EXAMPLES=OFF
+    -DMILLRACE_BENCH=OFF)
+fi
+typed MILLRACE_BUILD=build/default bash tests/run.sh "${options[@]}" || status=1
 passed_time "bash tests/run.sh"
 quickstart=run
 typed bash examples/quickstart.sh || { quickstart=fail status=1; }
 passed_time "bash examples/quickstart.sh"
 
 # One report of both. None where nothing was tested: then the caller counts a failure.
-python3 - "$tree$source/build/default/tests.xml" "$quickstart" "$report" << 'END'
+python3 - "$tree$source/build/default/tests.xml" "$quickstart" "$report" "$name" << 'END'
 import sys
 import xml.etree.ElementTree as tree
 
@@ -179,8 +195,8 @@ try:
 except OSError:
     sys.exit("nothing was tested")
 for case in suite.getroot().iter("testcase"):
-    case.set("name", "bare: " + case.get("name"))
-tree.SubElement(suite.getroot(), "testcase", name="bare: quickstart", status=sys.argv[2])
+    case.set("name", f"{sys.argv[4]}: {case.get('name')}")
+tree.SubElement(suite.getroot(), "testcase", name=f"{sys.argv[4]}: quickstart", status=sys.argv[2])
 suite.write(sys.argv[3])
 END
 exit "$status"

@@ -11,6 +11,8 @@ version          another minor version is refused
 missing          a required component whose dependency is missing: the message names the Debian package
 half_found       the same where a find module leaves targets and finds nothing, or the other way round, where files are
                  gone that a build folder remembers, and where there is no MPI (whose target exists all the same)
+private          where a library's file for pkg-config names others as private, the same libraries are linked
+newer            packages whose own files refuse every other major version are found, and refused where they are too old
 optional         the same component, optional: the rest works and its target does not exist
 add_subdirectory a program with the library as a subfolder, which adds no tests, options, downloads or install rules; its
                  headers are precompiled
@@ -188,7 +190,7 @@ class package:
             (["-DCOMPONENTS=nvjpeg", "-Dmillrace_nvjpeg_LIBRARY=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"],
              {}, r"millrace::nvjpeg needs the CUDA Toolkit 12\.0 \(Debian: [^)]*\) and nvJPEG \(Debian: "),
             (["-DCOMPONENTS=parquet", "-DMILLRACE_PYARROW=/nowhere"], {},
-             r"millrace::parquet needs Arrow 20 and its Parquet library in /nowhere \(Debian: pip install pyarrow\)"),
+             r"millrace::parquet needs Arrow 24 and its Parquet library in /nowhere \(Debian: pip install pyarrow\)"),
             (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
              r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
             (["-DCOMPONENTS=hdf5"], {},
@@ -261,6 +263,62 @@ class package:
         expect(re.search(pattern, output), f"no '{pattern}' in: {output}")
         library.write_text("")
         self.run(*again, environment=modules)
+
+    def linked_libraries(self, modules, environment):
+        """What pkg-config links, and what the find_package() of all components does."""
+        said = self.run("pkg-config", "--libs", *modules, environment=environment)
+        folder, _ = self.configure("private_build", f"-DCOMPONENTS={';'.join(self.components)}", environment=environment)
+        graph = self.run(self.o.cmake, "--graphviz=" + str(folder / "graph.dot"), str(folder), environment=environment)
+        expect("Generating done" in graph, graph)
+        return {w for w in said.split() if w.startswith("-l")}, set(re.findall(r'lib(\w+)\.so', (folder / "graph.dot").read_text()))
+
+    # Newer versions make private what older ones named: libwebpdemux did with libwebp.
+    def case_private(self):
+        modules = [f"millrace-{c}" for c in self.components if c not in ("parquet", "mpi", "cuda", "nvjpeg")]
+        ours = self.prefix / "share/pkgconfig"
+        folder = pathlib.Path(self.o.work, "pkgconfig_private")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        paths = {path for path in os.environ.get("PKG_CONFIG_PATH", "").split(":") if path}
+        paths |= set(self.run("pkg-config", "--variable=pc_path", "pkg-config").strip().split(":"))
+        for path in paths:
+            for file in pathlib.Path(path).glob("*.pc"):
+                if not file.name.startswith("millrace"):
+                    text = file.read_text()
+                    (folder / file.name).write_text(re.sub(r"^Requires:", "Requires.private:", text, flags=re.MULTILINE))
+        plain = self.linked_libraries(modules, {"PKG_CONFIG_PATH": f"{ours}:{os.environ.get('PKG_CONFIG_PATH', '')}"})
+        hidden = self.linked_libraries(modules, {"PKG_CONFIG_PATH": str(ours), "PKG_CONFIG_LIBDIR": str(folder)})
+        for what, a, b in zip(("pkg-config", "CMake"), plain, hidden):
+            expect(a and a == b, f"{what} links {sorted(a)}, and {sorted(b)} where libraries name others as private")
+
+    # Arrow's own files refuse every other major version, as write_basic_package_version_file(SameMajorVersion) has it.
+    def case_newer(self):
+        folder = pathlib.Path(self.o.work, "newer_packages")
+        for version, taken in (("25.0.0", True), ("23.0.1", False)):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            for name in ("Arrow", "Parquet"):
+                target = f"{name}::{name.lower()}_shared"
+                (folder / f"{name}Config.cmake").write_text(
+                    f"if(NOT TARGET {target})\n  add_library({target} INTERFACE IMPORTED)\nendif()\n")
+                (folder / f"{name}ConfigVersion.cmake").write_text(
+                    f'set(PACKAGE_VERSION {version})\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n'
+                    f'if(PACKAGE_FIND_VERSION AND NOT PACKAGE_FIND_VERSION_MAJOR EQUAL {version.split(".")[0]})\n'
+                    f'  set(PACKAGE_VERSION_COMPATIBLE FALSE)\nendif()\n')
+            _, output = self.configure("newer", "-DCOMPONENTS=parquet", f"-DArrow_DIR={folder}", f"-DParquet_DIR={folder}",
+                                       "-DMILLRACE_PYTHON3=OFF", environment={"MILLRACE_PYARROW": ""}, succeeds=taken)
+            expect(taken != ("needs Arrow 24 and its Parquet library" in output), f"Arrow {version}: {output}")
+            # As a wheel has it.
+            major = version.split(".")[0]
+            wheel = folder / "pyarrow"
+            files = {"include/arrow/util/config.h": f"#define ARROW_VERSION_MAJOR {major}\n",
+                     "include/parquet/arrow/reader.h": "", f"libarrow.so.{major}00": "", f"libparquet.so.{major}00": ""}
+            for name, text in files.items():
+                (wheel / name).parent.mkdir(parents=True, exist_ok=True)
+                (wheel / name).write_text(text)
+            _, output = self.configure("newer", "-DCOMPONENTS=parquet", f"-DMILLRACE_PYARROW={wheel}", succeeds=taken)
+            lacks = f"needs Arrow 24 and its Parquet library in {wheel}"
+            expect(taken != (lacks in output), f"Arrow {version} of a wheel: {output}")
 
     def case_optional(self):
         folder, _ = self.configure("optional", "-DCOMPONENTS=core", "-DOPTIONAL_COMPONENTS=jpeg",
