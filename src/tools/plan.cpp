@@ -128,7 +128,7 @@ int main(int count, char** texts) {
   decimal("--mb-s", rate, "MB", "Megabytes a second of a rank's network");
   return given.run(count, texts, [&] {
     o.memory = memory * mill::MiB;
-    o.cache_bytes = cache > UINT64_MAX / 1'000'000'000 ? UINT64_MAX : cache * 1'000'000'000;
+    o.cache_bytes = mill::detail::multiplied(cache, 1'000'000'000);
     o.request_seconds = latency / 1000;
     o.bytes_per_second = rate * 1e6;
     return plan(name, o, folder);

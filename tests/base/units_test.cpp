@@ -2,6 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/base/units.hpp>
 
+#include <cstdint>
+#include <limits>
+
+#include <millrace/base/clock.hpp>
+
 #include "tests/support/catch.hpp"
 
 using millrace::format_bytes;
@@ -11,6 +16,30 @@ TEST_CASE("binary units") {
   CHECK(millrace::KiB == 1024);
   CHECK(millrace::MiB == 1048576);
   CHECK(millrace::GiB == 1073741824);
+}
+
+TEST_CASE("sums and products of sizes and times end at the largest") {
+  using millrace::detail::added;
+  using millrace::detail::multiplied;
+  using millrace::detail::nanoseconds;
+  CHECK(added(SIZE_MAX - 1, 1) == SIZE_MAX);
+  CHECK(added(SIZE_MAX, 2) == SIZE_MAX);
+  CHECK(multiplied(SIZE_MAX / 3, 3) == SIZE_MAX / 3 * 3);
+  CHECK(multiplied(SIZE_MAX / 3 + 1, 3) == SIZE_MAX);
+  CHECK(multiplied(0, SIZE_MAX) == 0);
+  constexpr millrace::duration most = millrace::duration::max();
+  constexpr millrace::duration one(1);
+  CHECK(added(most - one, one) == most);
+  CHECK(added(most, one) == most);
+  CHECK(added(-most, -most) == millrace::duration::min());
+  CHECK(added(one, -one).count() == 0);
+  CHECK(added(millrace::time_point(one), one) == millrace::time_point(one + one));
+  CHECK(added(millrace::time_point(one), most) == millrace::time_point::max());
+  CHECK(nanoseconds(1e18).count() == 1'000'000'000'000'000'000);
+  CHECK(nanoseconds(1e19) == most);
+  CHECK(nanoseconds(static_cast<double>(most.count())) == most);
+  CHECK(nanoseconds(-1).count() == 0);
+  CHECK(nanoseconds(std::numeric_limits<double>::quiet_NaN()).count() == 0);
 }
 
 TEST_CASE("format_bytes shows three digits") {

@@ -43,6 +43,19 @@ TEST_CASE("a consumer that keeps every slot gets an error instead of waiting for
   }
 }
 
+TEST_CASE("a wait that is as long as can be said ends when a batch is let go", "[to_device][slot_wait]") {
+  testing::virtual_loop loop;
+  auto stream = images(100) | batch(2) | to_device(host_device(), {.slots = 1, .slot_wait = duration::max()});
+  std::deque<device_batch> kept;
+  block_on(loop, take(stream, kept, 1));
+  spawned<void> asks(loop, take(stream, kept, 1));
+  loop.run_for(24h);
+  REQUIRE_FALSE(asks.done());
+  kept.pop_front();
+  loop.run_until([&] { return asks.done(); });
+  CHECK(kept.size() == 1);
+}
+
 TEST_CASE("the end of the source needs no slot", "[to_device][slot_wait]") {
   testing::virtual_loop loop;
   auto stream = images(6) | batch(2) | to_device(host_device(), {.slots = 3});

@@ -69,6 +69,7 @@ TEST_CASE("a command's output and status come back", "[io][process]") {
     // Standard input is empty and not ours.
     CHECK(block_on(*loop, run_process("cat; echo end", minute, 100)).output == "end\n");
     CHECK(block_on(*loop, run_process("exec >&-; exit 3", minute, 100)).exit_status == 3);
+    CHECK(block_on(*loop, run_process("echo now", millrace::duration::max(), 100)).output == "now\n");
     CHECK(block_on(*loop, run_process("head -c 65536 /dev/zero", minute, 65536)).output.size() == 65536);
     CHECK(loop->frames() == 0);
     CHECK(loop->timers() == 0);

@@ -164,6 +164,26 @@ TEST_CASE("pauses are jittered and never overflow", "[s3][retry]") {
   CHECK(fresh.after_failure(failed, 7.0) == duration(4 * options.base.count()));
 }
 
+TEST_CASE("pauses that may be as long as can be said do not overflow", "[s3][retry]") {
+  millrace::retry_options options;
+  options.max_attempts = 100;
+  options.max_over_hint = options.max_pause = duration::max();
+  options.base = std::chrono::hours(24);
+  millrace::retry_quota quota(1'000'000);
+  millrace::retry_policy asked(options, quota);
+  const millrace::failed_attempt slow_down{millrace::retry_class::throttling, false, std::chrono::seconds(10)};
+  CHECK(asked.after_failure(slow_down, 0.5) == std::chrono::seconds(10));
+  millrace::retry_policy alone(options, quota);
+  duration before(0);
+  for (int i = 0; i < 40; ++i) {
+    const std::optional<duration> pause = alone.after_failure({millrace::retry_class::transient, false, {}}, 1.0);
+    REQUIRE(pause);
+    CHECK(*pause >= before);
+    before = *pause;
+  }
+  CHECK(before == duration::max());
+}
+
 TEST_CASE("the quota is never above its capacity nor below nothing", "[s3][retry]") {
   millrace::retry_quota quota(10);
   quota.give(5);

@@ -165,6 +165,23 @@ TEST_CASE("fetch gives every object whole and in order, whatever the timing, the
   }
 }
 
+TEST_CASE("bounds as large as can be said are none") {
+  CHECK(fetch_options{.window = SIZE_MAX}.bytes() == SIZE_MAX);
+  CHECK(fetch_options{.shards = SIZE_MAX}.bytes() == SIZE_MAX);
+  CHECK(fetch_options{.shards = SIZE_MAX / 8, .window = 9}.bytes() == SIZE_MAX);
+  const std::shared_ptr<slow_store> store = store_of(1);
+  testing::virtual_loop loop;
+  const std::shared_ptr<const storage> s = store;
+  auto chunks = from_range(shards_of(*store, true)) |
+                fetch(s, {.shards = SIZE_MAX, .window = SIZE_MAX, .part = part_bytes, .requests = SIZE_MAX});
+  for (const stage_bounds& b : chunks.bounds()) {
+    if (std::string(b.name) == "fetch") CHECK(b.bytes == SIZE_MAX);
+  }
+  std::vector<std::string> got;
+  block_on(loop, collect(std::move(chunks), got));
+  CHECK(got.size() == 8);
+}
+
 TEST_CASE("parts of one large object are read side by side") {
   auto store = std::make_shared<slow_store>(1);
   store->objects["mem:x"] = text_of(1, 20 * part_bytes);

@@ -8,7 +8,7 @@
 
 Rules: root, spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy,
 mutable-global, stderr, bodies, unfinished, conditional-await, curl-waits, environment, macros, self-include,
-sleep, columns, options, words, abi, components.
+sleep, columns, options, sums, words, abi, components.
 Each is explained where it is checked.
 """
 
@@ -373,6 +373,33 @@ def check_options(root, findings):
                     findings.append((relative, number, "options", f"a sentence names .{member}, which is no option"))
 
 
+# Their `now` is a number of seconds of the calendar, and what is added is bounded.
+SECONDS = {"include/millrace/s3/auth/refreshing_credentials.hpp", "include/millrace/s3/auth/detail/profile_sources.hpp"}
+
+
+def check_sums(root, findings):
+    """duration::max() and SIZE_MAX are values of options: times that are waited for, and sums and products of options that
+    are durations or sizes, are made by added() and multiplied() (base/clock.hpp, base/units.hpp)."""
+    fields = set()
+    headers = sorted((root / "include/millrace").rglob("*.?pp"))
+    codes = [(path.relative_to(root).as_posix(), code_of(path.read_text(encoding="utf-8", errors="replace")))
+             for path in headers + sorted((root / "src").rglob("*.cpp"))]
+    for _, code in codes:
+        for struct in re.finditer(r"^(?:struct|class) \w+_options\b[^{;]*\{(.*?)^\};", code, re.M | re.S):
+            fields |= set(re.findall(r"^\s+(?:duration|std::size_t) (\w+)\s*(?:=[^;]*)?;", struct.group(1), re.M))
+    option = rf"\b(?:options_?|how|with|limits)\.(?:{'|'.join(sorted(fields)) or '(?!)'})\b(?!\()"
+    now = r"(?:\w+(?:\.|->))*now(?:_ns)?\b_?(?:\(\))?"
+    by_hand = r"(?:SIZE_MAX|UINT64_MAX|\bmax\(\)) [-/] [\w.>()-]+ \?"
+    sum_of = re.compile(rf"(?<![/%] )(?<![\w.]){option} [+*]=? |[^+] ?[+*]=? {option}|(?<!\"\" \+ )(?<![\w.>]){now} \+ |"
+                        rf"[\w)] \+ {now}(?! \+ \"\")(?![\w.(])|{by_hand}")
+    for relative, code in codes:
+        if relative in SECONDS or relative.endswith(("base/clock.hpp", "base/units.hpp")):
+            continue
+        for number, line in enumerate(code.splitlines(), 1):
+            if sum_of.search(line):
+                findings.append((relative, number, "sums", "it may overflow: write added() or multiplied()"))
+
+
 def check_columns(path, text, report):
     """Not what cannot be broken: rows of tables, includes, single long words; of scripts, only comments are looked at."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -440,6 +467,7 @@ def check_tree(root):
     check_abi(root, findings)
     check_unfinished(root, findings)
     check_options(root, findings)
+    check_sums(root, findings)
     return findings
 
 
@@ -456,6 +484,9 @@ GOOD = {
     "include/millrace/records/lines.hpp": SPDX + "#pragma once\nstruct lines_options {\n  int length = 3;  ///< bytes\n};\n"
     "struct other_options {\n  int other{3};\n};\nauto a = \"lines: .length is not other_options::other, nor .other\";\n".replace(
         ", nor .other", "") + "auto b = \"raise its .other\";\nauto c = \"no .npy\";\n",
+    "include/millrace/flow/sums.hpp": SPDX + "#pragma once\nstruct window_options {\n  std::size_t window = 3;\n"
+    "  duration patience = duration(1);\n};\nauto a = added(ex.now(), options.patience);\nauto b = x / options.window + 1;\n"
+    "auto c = \"it is \" + now + \" now\";\nauto d = bytes == 0 ? SIZE_MAX : bytes;\nauto e = options.window;\n",
     "include/millrace/base/environment.hpp": SPDX + "#pragma once\ninline auto f() { return std::getenv(\"X\"); }\n",
     "include/millrace/coro/b.hpp": SPDX + "#pragma once\n#include <millrace/base/a.hpp>\n#include <sys/mman.h>\n",
     "include/millrace/loop/ring.hpp": SPDX + "#pragma once\n#include <liburing.h>\n#include <millrace/sync/x.hpp>\n",
@@ -513,6 +544,13 @@ BAD = [
     ("options", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = \"lines: .lenght must not be 0\";\n"),
     ("options", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = s.named(\"lines\", \"raise its .other\");\n"),
     ("options", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = \"give it one (.neither)\";\n"),
+    ("sums", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = ex.now() + pause;\n"),
+    ("sums", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = pause + loop->now();\n"),
+    ("sums", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = now + limit_;\n"),
+    ("sums", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = begun + options_.patience;\n"),
+    ("sums", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = 2 * options.window;\n"),
+    ("sums", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = how.window * shards;\n"),
+    ("sums", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = b > SIZE_MAX - a ? SIZE_MAX : a + b;\n"),
     ("bodies", "include/millrace/http/whole.hpp", SPDX + "#pragma once\nvoid f();\n"),
     ("bodies", "src/millrace.cpp", SPDX),
     ("bodies", "src/millrace.cpp", SPDX + "#include <millrace/http/whole.ipp>\n" * 2),

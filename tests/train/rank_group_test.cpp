@@ -173,6 +173,15 @@ TEST_CASE("drawn groups by the store gather the words of all ranks, in their ord
   }
 }
 
+TEST_CASE("ranks that wait as long as can be said gather, too") {
+  const auto board = std::make_shared<memory_board>(1);
+  const std::vector<duration> late{seconds(5), duration(0)};
+  for (const answer& a : gather_all(groups_on(board, {of(0, 2), of(1, 2)}, duration::max()), 1, late)) {
+    CHECK(a.error == "");
+    CHECK(a.all == words{0, 100, 1, 101});
+  }
+}
+
 TEST_CASE("two processes with one number, or of two sizes of the world, get one sentence on all ranks") {
   const auto told = [](const std::vector<rank>& ranks) {
     for (const std::uint64_t seed : {1, 2, 3, 4}) {

@@ -24,6 +24,15 @@ using time_point = std::chrono::time_point<clock, duration>;
 /// Nanoseconds of CLOCK_MONOTONIC: the time base of loops and of stage accounting.
 std::int64_t monotonic_ns() noexcept;
 
+namespace detail {
+/// The sum; the longest duration or the latest time where that overflows. Every time that is waited for, and every sum
+/// with a duration of the program's, is made by these (tests/structure/check_structure.py).
+constexpr duration added(duration a, duration b) noexcept;
+constexpr time_point added(time_point t, duration d) noexcept;
+/// So many nanoseconds, at most the longest duration; 0 where it is less, or no number.
+constexpr duration nanoseconds(double ns) noexcept;
+}  // namespace detail
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 
@@ -31,6 +40,21 @@ inline std::int64_t monotonic_ns() noexcept {
   timespec t;
   ::clock_gettime(CLOCK_MONOTONIC, &t);
   return static_cast<std::int64_t>(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+constexpr duration detail::added(duration a, duration b) noexcept {
+  std::int64_t sum = 0;
+  if (!__builtin_add_overflow(a.count(), b.count(), &sum)) return duration(sum);
+  return b.count() > 0 ? duration::max() : duration::min();
+}
+
+constexpr time_point detail::added(time_point t, duration d) noexcept {
+  return time_point(added(t.time_since_epoch(), d));
+}
+
+constexpr duration detail::nanoseconds(double ns) noexcept {
+  constexpr double beyond = 9223372036854775808.0;
+  return ns >= beyond ? duration::max() : ns > 0 ? duration(static_cast<std::int64_t>(ns)) : duration(0);
 }
 
 }  // namespace millrace

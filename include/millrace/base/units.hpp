@@ -28,6 +28,17 @@ std::string format_count(double count);
 
 }  // namespace millrace
 
+namespace millrace::detail {
+
+/// The sum and the product of two sizes, of which a program may have chosen one; the largest number where they are
+/// more.
+constexpr std::size_t added(std::size_t a, std::size_t b) noexcept { return b > SIZE_MAX - a ? SIZE_MAX : a + b; }
+constexpr std::size_t multiplied(std::size_t a, std::size_t b) noexcept {
+  return a != 0 && b > SIZE_MAX / a ? SIZE_MAX : a * b;
+}
+
+}  // namespace millrace::detail
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
@@ -930,7 +931,7 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::give_segment(cursor& c) {
     }
     if (!ours) co_return 0;
   }
-  look_again_ = ex.now() + duration(1'000'000'000);
+  look_again_ = added(ex.now(), duration(1'000'000'000));
   co_return 0;
 }
 

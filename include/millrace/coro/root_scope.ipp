@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/root_scope.hpp>
 
@@ -47,7 +48,7 @@ MILLRACE_INLINE bool root_scope::linger() noexcept {
   if (!std::exchange(lingering_, true)) {
     executor_.background_started();
     try {
-      executor_.add_timer(*this, executor_.now() + patience);
+      executor_.add_timer(*this, detail::added(executor_.now(), patience));
     } catch (...) {
       fire();
     }

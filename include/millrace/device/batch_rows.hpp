@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map_concurrent.hpp>
@@ -75,7 +76,7 @@ class seal_rows_stage : public library_stage {
         has_pool_(options.on != nullptr),
         judged_(judged),
         batches_(batches),
-        bytes_(batches * options.bytes) {}
+        bytes_(multiplied(batches, options.bytes)) {}
   MILLRACE_COROUTINE stream<host_batch> operator()(async_generator<written> source) &&;
 
  private:

@@ -71,8 +71,8 @@ class batch_stager {
     const std::size_t size = batch_pool::slab_size(layout);
     if (!slabs_) {
       slabs_.emplace(memory_->pinned(size, true));
-    } else if (const std::size_t now = slabs_->slab_bytes(); now < size) {
-      slabs_.emplace(memory_->pinned(size < now + now / 2 ? now + now / 2 : size, true));
+    } else if (const std::size_t before = slabs_->slab_bytes(); before < size) {
+      slabs_.emplace(memory_->pinned(std::max(size, before + before / 2), true));
     }
     return write_rows(items, how_, fields_, batch_pool(layout, *slabs_, true).start(), of_all);
   }

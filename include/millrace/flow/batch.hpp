@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/flow/detail/compactor.hpp>
@@ -127,7 +128,7 @@ class batch_stage : public detail::library_stage {
     if constexpr (detail::counts_bytes_v<T> || !std::is_trivially_copyable_v<T>) {
       return 0;
     } else {
-      return size_ > SIZE_MAX / sizeof(T) ? SIZE_MAX : size_ * sizeof(T);
+      return detail::multiplied(size_, sizeof(T));
     }
   }
 

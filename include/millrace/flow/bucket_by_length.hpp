@@ -12,6 +12,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/length_edges.hpp>
@@ -177,7 +178,7 @@ class bucket_stage : public detail::library_stage {
         made = std::move(made).declares(place_effect::splits);
       }
       return std::move(made)
-          .bounded(2 * options_.window, options_.bytes)
+          .bounded(detail::multiplied(2, options_.window), options_.bytes)
           .windowed(detail::window_id(options_));
     }
   }

@@ -11,6 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/flow/bucket_by_length.hpp>
@@ -21,7 +22,7 @@ MILLRACE_INLINE bucket_options checked(bucket_options options) {
   if (options.batch == 0 && options.max_tokens == 0) {
     throw configuration_error("bucket_by_length: give .batch, .max_tokens, or both");
   }
-  if (options.window == 0) options.window = options.batch != 0 ? 32 * options.batch : 1024;
+  if (options.window == 0) options.window = options.batch != 0 ? multiplied(32, options.batch) : 1024;
   if (options.batch != 0 && options.window % options.batch != 0) {
     throw configuration_error("bucket_by_length: a .window of " + std::to_string(options.window) +
                               " is no multiple of a .batch of " + std::to_string(options.batch) +

@@ -223,17 +223,15 @@ class interleave_stage : public detail::library_stage {
     requires detail::is_source_v<Source>
   stream<typename Source::value_type> operator()(async_generator<Source> sources) && {
     using T = typename Source::value_type;
-    const std::size_t items = options_.width * options_.ahead;
+    const std::size_t items = detail::multiplied(options_.width, options_.ahead);
     const std::size_t bytes = options_.bytes / options_.width;
     stream<T> made = options_.order == order::ordered
                          ? detail::interleaved_in_turn<Source>(std::move(sources), options_, bytes)
                          : detail::interleaved_as_they_come<Source>(std::move(sources), options_, bytes);
-    const std::size_t inner =
-        options_.inner_bytes > SIZE_MAX / options_.width ? SIZE_MAX : options_.inner_bytes * options_.width;
     return std::move(made)
         .named("interleave")
         .declares(place_effect::loses, 0, detail::cannot_interleave)
-        .bounded("interleave, open sources", options_.width, inner)
+        .bounded("interleave, open sources", options_.width, detail::multiplied(options_.inner_bytes, options_.width))
         .bounded(items, detail::declared_bytes<T>(items, options_.bytes));
   }
 
@@ -274,7 +272,7 @@ template <class Source>
 stream<typename Source::value_type> merge(std::vector<Source>&& sources, merge_options options = {}) {
   using T = typename Source::value_type;
   const std::size_t width = sources.empty() ? 1 : sources.size();
-  const std::size_t items = width * options.ahead;
+  const std::size_t items = detail::multiplied(width, options.ahead);
   const interleave_options how{.width = width, .order = order::arrival, .ahead = options.ahead};
   if (options.ahead == 0) throw configuration_error("merge: .ahead must not be 0");
   detail::stream_description all;

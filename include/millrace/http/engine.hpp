@@ -385,10 +385,7 @@ class transfer final : public engine::client, private timer_node {
   // ---- time-outs: one timer that looks back at the last progress instead of being moved by every packet
 
   void touch() noexcept { progress_ = engine_.loop().now(); }
-  static time_point later(time_point from, duration d) noexcept {
-    return d > time_point::max() - from ? time_point::max() : from + d;
-  }
-  time_point after(duration d) const noexcept { return later(progress_, d); }
+  time_point after(duration d) const noexcept { return millrace::detail::added(progress_, d); }
   void watch(time_point due) { engine_.loop().add_timer(*this, due); }
   MILLRACE_INLINE void fire() noexcept override;
 

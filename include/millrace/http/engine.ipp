@@ -17,6 +17,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
@@ -166,7 +167,9 @@ MILLRACE_INLINE void engine::moved(client& who, client::step to) noexcept {
   active_ += std::size_t(to != step::queued) - std::size_t(who.reached_ != step::queued);
   if (who.reached_ == step::queued) who.room_seen_ = room_.generation();
   who.reached_ = to;
-  if (must_look_ && to == step::connecting && connecting_ == 1) look_at(loop_.now() + look_pause);
+  if (must_look_ && to == step::connecting && connecting_ == 1) {
+    look_at(millrace::detail::added(loop_.now(), look_pause));
+  }
   if (connecting_ == 0) loop_.remove_timer(look_);
 }
 
@@ -251,7 +254,7 @@ MILLRACE_INLINE int engine::on_timer(CURLM*, long ms, void* self) noexcept {
     if (ms < 0) {
       e.loop_.remove_timer(e.timer_);
     } else {
-      e.loop_.add_timer(e.timer_, e.loop_.now() + std::chrono::milliseconds(ms));
+      e.loop_.add_timer(e.timer_, millrace::detail::added(e.loop_.now(), std::chrono::milliseconds(ms)));
     }
   } catch (...) {  // as in on_socket()
   }
@@ -312,7 +315,7 @@ MILLRACE_INLINE void engine::act(curl_socket_t fd, int flags) noexcept {
 
 MILLRACE_INLINE void engine::look() noexcept {
   if (connecting_ == 0) return;
-  look_at(loop_.now() + look_pause);
+  look_at(millrace::detail::added(loop_.now(), look_pause));
   act(all_sockets, 0);
 }
 
@@ -447,7 +450,8 @@ MILLRACE_INLINE bytes transfer::take_body() {
 
 MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
   if (!error_ && !parser_.any() && out_of_descriptors(result) != 0) {
-    if (engine_.wait_for_descriptors(easy_, *this)) return watch(later(engine_.loop().now(), queue_look));
+    if (engine_.wait_for_descriptors(easy_, *this))
+      return watch(millrace::detail::added(engine_.loop().now(), queue_look));
   }
   if (reached() == step::connecting && (result == CURLE_COULDNT_CONNECT || result == CURLE_OPERATION_TIMEDOUT)) {
     // If none was tried, libcurl (7.88 to 8.5 at least) reports what the handle's last connection had failed with.
@@ -455,12 +459,12 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
     not_connected();
     if (!error_ && failed && passed_over_ && !any_address_) {
       any_address_ = true;
-      if (engine_.start_again(easy_, *this)) return watch(later(engine_.loop().now(), queue_look));
+      if (engine_.start_again(easy_, *this)) return watch(millrace::detail::added(engine_.loop().now(), queue_look));
     }
   }
   if (std::exchange(leaves_, false) && !error_) {
     curl_easy_setopt(easy_, CURLOPT_FRESH_CONNECT, 1L);
-    if (engine_.start_again(easy_, *this)) return watch(later(engine_.loop().now(), queue_look));
+    if (engine_.start_again(easy_, *this)) return watch(millrace::detail::added(engine_.loop().now(), queue_look));
   }
   engine_.loop().remove_timer(*this);
   if (!error_) error_ = verdict(result);
@@ -808,7 +812,7 @@ MILLRACE_INLINE void transfer::fire() noexcept {
   const time_point now = engine_.loop().now();
   if (sent == 0) {  // queued or connecting: libcurl's connect time-out counts
     if (reached() != step::queued || engine_.make_room_for(easy_)) {
-      return watch(later(now, std::min(limit, queue_look)));
+      return watch(millrace::detail::added(now, std::min(limit, queue_look)));
     }
     error_ = std::make_exception_ptr(std::bad_alloc());
     return end();
@@ -818,7 +822,7 @@ MILLRACE_INLINE void transfer::fire() noexcept {
   curl_easy_getinfo(easy_, CURLINFO_SIZE_UPLOAD_T, &uploaded);
   if (std::exchange(uploaded_, uploaded) != uploaded) {  // a large body, a slow link: it goes on
     progress_ = now;
-    return watch(later(now, limit));
+    return watch(millrace::detail::added(now, limit));
   }
   const std::string ms = std::to_string(limit / std::chrono::milliseconds(1)) + " ms";
   const char* const what = started ? "no byte of the answer for " : "no answer within ";

@@ -70,7 +70,7 @@ struct reading_cost {
 
 /// Of `bytes` read in a row.
 inline reading_cost cost_of_stream(std::uint64_t bytes, const index_shard_options& options) noexcept {
-  return {(bytes + options.part - 1) / options.part, bytes};
+  return {bytes / options.part + (bytes % options.part != 0), bytes};
 }
 
 /// Of the headers alone in `bytes` of an archive whose members, headers included, take `mean_member` bytes: a request
@@ -79,7 +79,7 @@ inline reading_cost cost_of_headers(std::uint64_t bytes, std::uint64_t mean_memb
                                     const index_shard_options& options) noexcept {
   const std::uint64_t stride = std::max<std::uint64_t>({mean_member, options.hop, 1});
   const std::uint64_t hops = (bytes + stride - 1) / stride;
-  return {hops, std::min(bytes, hops * options.hop)};
+  return {hops, std::min<std::uint64_t>(bytes, detail::multiplied(hops, options.hop))};
 }
 
 namespace detail {

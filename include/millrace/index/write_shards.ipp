@@ -106,7 +106,7 @@ MILLRACE_INLINE std::size_t part_of(const write_shards_options& how) noexcept {
 }
 
 MILLRACE_INLINE std::size_t writing_bytes(const write_shards_options& how) noexcept {
-  return part_of(how) * 2 * (how.parts + 2);
+  return multiplied(2 * part_of(how), added(how.parts, 2));
 }
 
 /// A file that is being written under another name, which it loses when it is complete. Dropped before, it is removed.
@@ -206,7 +206,7 @@ MILLRACE_COROUTINE_BODY task<std::string> shard_target::put(std::string url, asy
   s3::put_options o;
   o.part = part_of(how);
   o.parts = how.parts;
-  o.window = o.part * o.parts;
+  o.window = multiplied(o.part, o.parts);
   o.only_new = only_new;
   return put_to_store(to_, std::move(url), std::move(content), o);
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/io/process.hpp>
@@ -55,7 +56,7 @@ MILLRACE_COROUTINE_BODY task<void> reap(child_process ending) {
   constexpr duration longest(1'000'000'000);
   duration pause = ending.pidfd() < 0 ? duration(1'000'000) : longest;  // without a descriptor time is asked
   while (!ending.reap()) {
-    const either_readable wait(ending.pidfd(), -1, ex.now() + pause);
+    const either_readable wait(ending.pidfd(), -1, added(ex.now(), pause));
     co_await wait;
     pause = std::min(2 * pause, longest);
   }
@@ -67,7 +68,7 @@ namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_COROUTINE_BODY task<process_result> run_process(std::string command, duration longest, std::size_t limit) {
   executor& ex = co_await this_executor();
-  const time_point due = ex.now() + longest;
+  const time_point due = detail::added(ex.now(), longest);
   process_result result;
   detail::shell_process<> process(ex, command);
   detail::wipe(command);
@@ -83,7 +84,7 @@ MILLRACE_COROUTINE_BODY task<process_result> run_process(std::string command, du
     }
     time_point wake = due;
     // Without a descriptor for its end, a closed output says that the end is near, and then time is asked.
-    if (process.pidfd() < 0) wake = std::min(due, now + duration(10'000'000));
+    if (process.pidfd() < 0) wake = std::min(due, detail::added(now, duration(10'000'000)));
     const detail::either_readable wait(open ? process.output() : -1, process.pidfd(), wake);
     co_await wait;
   }

@@ -37,21 +37,13 @@ class sleep_until {
   time_point due_;
 };
 
-namespace detail {
-/// `d` from now; the latest time of the clock if that overflows.
-inline time_point deadline_after(const executor& ex, duration d) noexcept {
-  const time_point now = ex.now();
-  return d > time_point::max() - now ? time_point::max() : now + d;
-}
-}  // namespace detail
-
 /// `co_await sleep_for(d)`: waits for `d` of the executor's clock, counted from the await. See sleep_until.
 class sleep_for {
  public:
   explicit sleep_for(duration d) noexcept : duration_(d) {}
 
   sleep_until::awaiter awaited_by(promise_base& promise) const noexcept {
-    return sleep_until::awaiter(detail::deadline_after(promise.get_executor(), duration_), promise);
+    return sleep_until::awaiter(detail::added(promise.get_executor().now(), duration_), promise);
   }
 
  private:

@@ -48,11 +48,6 @@ std::int64_t item_samples(const std::vector<T, A>& items) {
 
 namespace millrace::inline MILLRACE_ABI {
 
-namespace detail {
-/// The sum, or the largest number where it would wrap around.
-inline std::size_t added(std::size_t a, std::size_t b) noexcept { return b > SIZE_MAX - a ? SIZE_MAX : a + b; }
-}  // namespace detail
-
 /// The declared bounds of a pipeline's stages, as a table: `budget_table(pipeline.bounds())`.
 std::string budget_table(const std::vector<stage_bounds>& bounds);
 
@@ -87,9 +82,10 @@ inline constexpr const char* empty_run = "an empty pipeline was run: it was move
 /// it has is dropped before the next one is asked for, and does not count.
 ///
 /// Concurrency: all calls are for one thread at a time, except stats(), taken() and those about stopping, which are for
-/// any while the run lives and is not moved. Several runs of a runtime may be on several threads. Cancellation: stop() ends it early;
-/// dropping it early destroys the pipeline on its loop's thread at once, transfers in flight included, and waits for
-/// that, and for the program's functions that other threads have begun for it (jobs of a pool); not for other runs.
+/// any while the run lives and is not moved. Several runs of a runtime may be on several threads. Cancellation: stop()
+/// ends it early; dropping it early destroys the pipeline on its loop's thread at once, transfers in flight included,
+/// and waits for that, and for the program's functions that other threads have begun for it (jobs of a pool); not for
+/// other runs.
 /// Lifetime: it keeps the runtime's loops and pool alive, even after the runtime object. Errors: exceptions of the
 /// pipeline are thrown here, after the items that came before them, once; so is the failure of a loop. An empty
 /// pipeline, and a run that was moved from, are usage_error.

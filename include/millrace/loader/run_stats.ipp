@@ -171,8 +171,8 @@ MILLRACE_INLINE std::string counted(std::size_t n, const char* one) {
 }
 
 /// "; try .limit = 16 (now 1)".
-MILLRACE_INLINE std::string attempt(const std::string& option, const std::string& then, const std::string& now) {
-  return "; try " + option + " = " + then + " (now " + now + ')';
+MILLRACE_INLINE std::string attempt(const std::string& option, const std::string& then, const std::string& is) {
+  return "; try " + option + " = " + then + " (now " + is + ')';
 }
 MILLRACE_INLINE std::string attempt(const char* option, std::size_t then, std::size_t now) {
   return attempt(option, std::to_string(then), std::to_string(now));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
 
@@ -22,7 +23,7 @@ struct order_step {
 inline order_step step_at(std::uint64_t samples, std::uint64_t begin, std::uint64_t batch,
                           std::uint64_t world) noexcept {
   const std::uint64_t left = begin < samples ? samples - begin : 0;
-  const std::uint64_t whole = world != 0 && batch > UINT64_MAX / world ? UINT64_MAX : batch * world;
+  const std::uint64_t whole = detail::multiplied(batch, world);
   return {begin, std::min(whole, left)};
 }
 
@@ -31,7 +32,7 @@ inline order_step step_at(std::uint64_t samples, std::uint64_t begin, std::uint6
 inline std::uint64_t steps_from(std::uint64_t samples, std::uint64_t begin, std::uint64_t batch,
                                 std::uint64_t world) noexcept {
   if (begin >= samples) return 0;
-  const std::uint64_t whole = batch > UINT64_MAX / world ? UINT64_MAX : batch * world;
+  const std::uint64_t whole = detail::multiplied(batch, world);
   return (samples - begin - 1) / whole + 1;
 }
 

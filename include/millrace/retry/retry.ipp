@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/runtime_counts.hpp>
@@ -189,9 +190,9 @@ MILLRACE_INLINE std::optional<duration> retry_policy::after_failure(const failed
   ++attempts_;
   const double longest = static_cast<double>(options_.max_pause.count());
   const double full = std::min(longest, static_cast<double>(base.count()) * static_cast<double>(1u << doublings));
-  const auto pause = duration(static_cast<std::int64_t>(full * std::clamp(jitter, 0.0, 1.0)));
+  const duration pause = detail::nanoseconds(full * std::clamp(jitter, 0.0, 1.0));
   if (!failed.hint) return pause;
-  return std::clamp(*failed.hint, pause, pause + options_.max_over_hint);
+  return std::clamp(*failed.hint, pause, detail::added(pause, options_.max_over_hint));
 }
 
 }  // namespace millrace

@@ -14,6 +14,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/cache/disk_slots.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/runtime_counts.hpp>
@@ -146,7 +147,7 @@ class basic_disk_cache_storage final : public storage {
   }
   /// And what waits to be written.
   std::size_t keeps() const noexcept override {
-    return detail::sum_of_bounds(inner_->keeps(), detail::disk_cache_state::most_writing);
+    return detail::added(inner_->keeps(), detail::disk_cache_state::most_writing);
   }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
@@ -51,7 +52,7 @@ MILLRACE_INLINE void disk_cache_state::turn_off(const executor* ex, const std::s
   slots_ = nullptr;
   off_ = true;
   again_ = time_point();
-  if (ex != nullptr) again_ = ex->now() + duration(60'000'000'000);
+  if (ex != nullptr) again_ = added(ex->now(), duration(60'000'000'000));
   if (why == said_) return;
   said_ = why;
   const std::string line = "millrace: disk_cache is off, and tried again every minute: " + why;
@@ -65,7 +66,7 @@ MILLRACE_INLINE void disk_cache_state::turn_off(const executor* ex, const std::s
 MILLRACE_INLINE std::shared_ptr<disk_slots> disk_cache_state::slots(const executor& ex) {
   const std::lock_guard lock(mutex_);
   if (off_) {
-    if (again_ == time_point()) again_ = ex.now() + duration(60'000'000'000);  // it was off from the beginning
+    if (again_ == time_point()) again_ = added(ex.now(), duration(60'000'000'000));  // it was off from the beginning
     if (ex.now() < again_) return nullptr;
   } else if (slots_->intact()) {
     return slots_;
@@ -121,7 +122,7 @@ MILLRACE_INLINE void disk_cache_state::failed(const executor& ex, int error, con
     turn_off(&ex, why);
     return;
   }
-  again_ = ex.now() + duration(60'000'000'000);
+  again_ = added(ex.now(), duration(60'000'000'000));
   read_only_ = true;
   if (why == said_) return;
   said_ = why;
@@ -171,15 +172,15 @@ MILLRACE_INLINE void disk_cache_state::slow(const executor& ex) {
 }
 
 MILLRACE_INLINE bool disk_cache_state::may_begin_write(std::size_t size) const noexcept {
-  const std::size_t now = writing_.load(std::memory_order_relaxed);
-  return waits || now == 0 || now + size <= most_writing;
+  const std::size_t before = writing_.load(std::memory_order_relaxed);
+  return waits || before == 0 || before + size <= most_writing;
 }
 
 MILLRACE_INLINE bool disk_cache_state::begin_write(std::size_t size) noexcept {
-  std::size_t now = writing_.load(std::memory_order_relaxed);
+  std::size_t before = writing_.load(std::memory_order_relaxed);
   do {
-    if (now != 0 && now + size > most_writing) return false;
-  } while (!writing_.compare_exchange_weak(now, now + size, std::memory_order_relaxed));
+    if (before != 0 && before + size > most_writing) return false;
+  } while (!writing_.compare_exchange_weak(before, before + size, std::memory_order_relaxed));
   return true;
 }
 
@@ -230,7 +231,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
   const bool known = detail::is_strong_etag(version.etag);
   std::vector<std::uint64_t> damaged;
   disk_slots::claim own;
-  const time_point late = ex.now() + state_->patience();
+  const time_point late = detail::added(ex.now(), state_->patience());
   duration pause(500'000);
   for (bool sure = false; known;) {
     disk_slots::reading got = co_await slots->read(version, offset, length, slabs);

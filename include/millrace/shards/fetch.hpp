@@ -105,8 +105,8 @@ struct fetch_options {
   std::size_t requests = 64;      ///< ranged GETs in flight, at most
 
   std::size_t bytes() const noexcept {
-    const std::size_t all = (shards == 0 ? 8 : shards) * window;
-    return all < 2 * part ? 2 * part : all;
+    const std::size_t all = detail::multiplied(shards == 0 ? 8 : shards, window);
+    return std::max(all, detail::multiplied(2, part));
   }
 };
 

@@ -202,9 +202,9 @@ class part_scheduler {
   pump<shard, part_scheduler> pump_{changed_};  // declared last: it refers to all of the above
 };
 
-MILLRACE_COROUTINE_BODY part_scheduler::part_scheduler(async_generator<shard> in,
-                                                       std::shared_ptr<const storage> store, fetch_options options,
-                                                       std::uint64_t start, std::shared_ptr<fetch_group> group,
+MILLRACE_COROUTINE_BODY part_scheduler::part_scheduler(async_generator<shard> in, std::shared_ptr<const storage> store,
+                                                       fetch_options options, std::uint64_t start,
+                                                       std::shared_ptr<fetch_group> group,
                                                        const coroutine_context& here)
     : in_(std::move(in)),
       reader_(std::move(store)),
@@ -214,7 +214,7 @@ MILLRACE_COROUTINE_BODY part_scheduler::part_scheduler(async_generator<shard> in
       readers_(group_ != nullptr ? group_->readers : 1),
       here_(here),
       shares_(here, {.bytes = options.bytes(), .longest = options.part, .requests = options.requests}),
-      window_(2 * options.part, options.bytes()) {
+      window_(multiplied(2, options.part), options.bytes()) {
   if (stage_record* const stage = here.stage()) {
     stage->reads_within(options.shards, options.requests, options.window, ".window");
   }
@@ -395,7 +395,7 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
   bool front = true;
   for (open_object& o : open_) {
     // More than is on its way: a disk does not wait for the consumer to take a part.
-    if (front && next_is_local(o)) window_.raise((host_share::most_local + 2) * options_.part);
+    if (front && next_is_local(o)) window_.raise(multiplied(host_share::most_local + 2, options_.part));
     while (o.rest ? !o.reading_rest && !o.rest_ended : !o.learning && !o.complete()) {
       // Later objects leave one part to the front one: it can always go on.
       const std::size_t limit = front ? window : window - std::min(options_.part, window / 2);
@@ -536,10 +536,11 @@ MILLRACE_INLINE fetch_stage::fetch_stage(std::shared_ptr<const storage> store, f
 }
 
 MILLRACE_COROUTINE_BODY stream<chunk> fetch_stage::operator()(async_generator<shard> in) const {
+  const std::size_t objects = options_.shards == 0 ? multiplied(2, options_.requests) : options_.shards;
   const std::size_t kept = store_->keeps();
   return stream<chunk>(fetch_chunks(std::move(in), store_, options_, 0))
       .named("fetch", ".window")
-      .bounded(options_.shards == 0 ? 2 * options_.requests : options_.shards, sum_of_bounds(options_.bytes(), kept));
+      .bounded(objects, added(options_.bytes(), kept));
 }
 
 }  // namespace millrace::detail

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/runtime_counts.hpp>
@@ -29,9 +30,7 @@ MILLRACE_INLINE std::optional<duration> part_times::patience(std::size_t length)
   allowed_ = std::min(allowed_ + extra_, most_allowed);
   const sizes& s = of(length);
   if (s.count < least) return std::nullopt;
-  const duration p95 = s.percentile_95();
-  const auto slow = duration(static_cast<duration::rep>(static_cast<double>(p95.count()) * factor_));
-  return std::max(slow, soonest_);
+  return std::max(nanoseconds(static_cast<double>(s.percentile_95().count()) * factor_), soonest_);
 }
 
 MILLRACE_INLINE bool part_times::take() {

@@ -69,11 +69,6 @@ class object_check {
   virtual task<void> compare(std::uint64_t delivered) = 0;
 };
 
-namespace detail {
-/// Of two bounds in bytes: their sum, or the largest number.
-inline std::size_t sum_of_bounds(std::size_t a, std::size_t b) noexcept { return b > SIZE_MAX - a ? SIZE_MAX : a + b; }
-}  // namespace detail
-
 /// Reads objects by parts: the store that `fetch` reads from. Stateless towards its callers: read() may be called from
 /// several loops at once and for many parts at a time; each call runs on the executor that awaits it.
 class storage {

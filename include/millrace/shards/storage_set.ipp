@@ -11,6 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/shards/storage_set.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
@@ -24,7 +25,7 @@ MILLRACE_INLINE bool storage_set::may_be_sequential() const noexcept {
 
 MILLRACE_INLINE std::size_t storage_set::keeps() const noexcept {
   std::size_t all = 0;
-  for (const auto& s : stores_) all = detail::sum_of_bounds(all, s->keeps());
+  for (const auto& s : stores_) all = detail::added(all, s->keeps());
   return all;
 }
 

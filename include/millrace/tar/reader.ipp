@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/tar/detail/other_kinds.hpp>
 #include <millrace/tar/reader.hpp>
 
@@ -188,7 +189,8 @@ MILLRACE_INLINE MILLRACE_NOINLINE pax_problem parse_pax(std::string_view text, b
 
 MILLRACE_INLINE bool extended_headers::begin(char type, std::uint64_t size, const reader_options& options) noexcept {
   const bool is_name = type == 'L' || type == 'K';
-  if (MILLRACE_UNLIKELY(size > (is_name ? options.max_name_bytes + std::uint64_t(1) : options.max_pax_bytes))) {
+  if (MILLRACE_UNLIKELY(size >
+                        (is_name ? millrace::detail::added(options.max_name_bytes, 1) : options.max_pax_bytes))) {
     return false;
   }
   if (type != 'g') pending_ = true;

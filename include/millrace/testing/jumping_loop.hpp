@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -58,7 +59,7 @@ class jumping_loop final : public epoll_loop {
   /// "MILLRACE_SEED=42"; "" when nothing is shuffled.
   const std::string& seed_text() const noexcept { return seed_.text(); }
   /// Lets virtual time pass without running anything.
-  void advance(duration d) noexcept { now_ += d.count(); }
+  void advance(duration d) noexcept { now_ = millrace::detail::added(now(), d).time_since_epoch().count(); }
 
  protected:
   MILLRACE_INLINE void poll(bool block, std::optional<time_point> deadline) override;

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/environment.hpp>
 #include <millrace/coro/executor.hpp>
@@ -82,13 +83,13 @@ class virtual_loop final : public executor {
   std::int64_t now_ns() const noexcept override { return now_; }
   duration elapsed() const noexcept { return duration(now_ - start); }
   /// Lets virtual time pass without running anything.
-  void advance(duration d) noexcept { now_ += d.count(); }
+  void advance(duration d) noexcept { now_ = millrace::detail::added(now(), d).time_since_epoch().count(); }
 
   /// Runs what is ready, and becomes ready, within `d` of virtual time, what is due at its end included; the clock then
   /// stands there. With 0 what is ready now and what that makes ready. It is no deadlock when nothing is left to do.
   /// Announced operations of other threads are waited for, in real time. Not from a coroutine of this loop.
   void run_for(duration d) {
-    end_ = now_ + d.count();
+    end_ = millrace::detail::added(now(), d).time_since_epoch().count();
     ended_ = false;
     run_until([this] { return ended_; });
   }

@@ -19,6 +19,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/executor.hpp>
@@ -420,7 +421,7 @@ stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_requ
                                                                 std::move(equal), std::move(agreed)))
                             .named("epochs", ".bytes");
   return declare_source(std::move(made), options, options.equal != nullptr)
-      .bounded(options.ahead, sum_of_bounds(bytes, store->keeps()))
+      .bounded(options.ahead, detail::added(bytes, store->keeps()))
       .positioned(position)
       .of_rank(options.rank);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/mix_text.hpp>
 #include <millrace/train/epoch_plan.hpp>
@@ -21,8 +22,8 @@ MILLRACE_INLINE void epoch_plan::share_out(const plan_options& options, std::uin
   batches = steps_from(end, 0, options.batch, options.world);
   const std::uint64_t a_step = step_at(end, 0, options.batch, options.world).count;
   const order_step last = step_at(end, (batches - 1) * a_step, options.batch, options.world);
-  padding = options.batch * options.world - last.count;
-  const std::uint64_t before = (batches - 1) * options.batch;
+  padding = detail::multiplied(options.batch, options.world) - last.count;
+  const std::uint64_t before = detail::multiplied(batches - 1, options.batch);
   least_rank_samples = before + last.count / options.world;
   most_rank_samples = before + (last.count + options.world - 1) / options.world;
   least_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(least_rank_samples) * mean_sample);
@@ -44,7 +45,8 @@ MILLRACE_INLINE void epoch_plan::second_epoch(const plan_options& options) {
   if (cache_bytes == 0 || bytes == 0) return;
   const auto read = static_cast<double>(bytes) / static_cast<double>(hosts);
   const double kept = std::min(static_cast<double>(cache_bytes), read);
-  const auto taken = static_cast<double>(batches) * static_cast<double>(options.batch * options.world);
+  const auto taken =
+      static_cast<double>(batches) * static_cast<double>(options.batch) * static_cast<double>(options.world);
   const double whole = options.take_batches != 0 && samples != 0 ? taken / static_cast<double>(samples) : 1;
   at_home_ = kept / read * std::min(whole, 1.0);
   anywhere_ = at_home_ / static_cast<double>(hosts);

@@ -84,7 +84,7 @@ struct epochs_options {
 namespace detail {
 /// The number of the epoch after the last one.
 constexpr std::uint64_t end_epoch_of(std::uint64_t first, std::uint64_t epochs) noexcept {
-  return epochs > UINT64_MAX - first ? UINT64_MAX : first + epochs;
+  return detail::added(first, epochs);
 }
 }  // namespace detail
 

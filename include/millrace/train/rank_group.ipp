@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/block_on.hpp>
@@ -269,7 +270,7 @@ class board_wait {
   /// Others have begun: the time counts from now on, and a little longer than theirs, as they say more.
   void begin_anew(duration more) {
     begin_ = executor_.now();
-    limit_ += std::exchange(more_given_, true) ? duration(0) : more;
+    if (!std::exchange(more_given_, true)) limit_ = added(limit_, more);
   }
   duration next_pause() {
     const duration now = pause_;
@@ -314,7 +315,7 @@ template <class Text>
 task<void> close_round(std::shared_ptr<group_core> core, Text round, bool leftovers) {
   executor& ex = co_await this_executor();
   const std::shared_ptr<const rank_board> board = core->board;
-  const time_point end = ex.now() + std::chrono::seconds(10);
+  const time_point end = added(ex.now(), std::chrono::seconds(10));
   const Text inbox = "in/" + round + '/';
   for (;;) {
     std::vector<std::string> unread = co_await board->list(inbox);
@@ -365,7 +366,7 @@ task<std::vector<Word>> gather_at_rank_0(std::shared_ptr<group_core> core, std::
       try {
         co_await board->remove(s.name);
         core->note_stranger(s.nonce);
-        sure_at = ex.now() + std::chrono::seconds(3);
+        sure_at = added(ex.now(), std::chrono::seconds(3));
       } catch (const error&) {  // whether it runs cannot be known
       }
     }
@@ -473,7 +474,7 @@ task<std::vector<Word>> gather_at_others(std::shared_ptr<group_core> core, std::
   const std::string waits = "roll/" + mine + "-waits";
   const std::string refused = "roll/" + core->nonce + "-no";
   std::vector<std::string> old;  // to be removed
-  const time_point shown_from = ex.now() + std::chrono::seconds(2);
+  const time_point shown_from = added(ex.now(), std::chrono::seconds(2));
   board_wait wait(*core, ex);
   while (all.empty()) {
     const std::vector<std::string> rolls = co_await board->list("roll/");

@@ -290,7 +290,7 @@ MILLRACE_INLINE void slot_pool::look(acquiring& waiter, bool again) noexcept {
 MILLRACE_INLINE void slot_pool::arm(acquiring& waiter) {
   const time_point now = executor_.now();
   if (!waiter.all_held_) {
-    executor_.add_timer(waiter, now + waiter.pause_);
+    executor_.add_timer(waiter, added(now, waiter.pause_));
     waiter.pause_ = waiter.pause_ * 2 < last_look ? waiter.pause_ * 2 : last_look;
     return;
   }
@@ -299,10 +299,10 @@ MILLRACE_INLINE void slot_pool::arm(acquiring& waiter) {
     executor_.remove_timer(waiter);
     return;
   }
-  if (waiter.due_ == acquiring::never) waiter.due_ = now + limit_;
+  if (waiter.due_ == acquiring::never) waiter.due_ = added(now, limit_);
   if (waiter.due_ <= now) {
     const std::int64_t since = run_.consumer_waits_since();
-    waiter.due_ = (since == run_context::not_waiting ? now : time_point(duration(since))) + limit_;
+    waiter.due_ = added(since == run_context::not_waiting ? now : time_point(duration(since)), limit_);
   }
   if (waiter.due_ > now) return executor_.add_timer(waiter, waiter.due_);
   const std::string all =

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/http/detail/addresses.hpp>
@@ -101,7 +102,7 @@ MILLRACE_INLINE std::string addresses::pass_over(std::string_view host, const so
   if (!(place->address == a)) *place = one();
   const bool begins = now >= place->until;
   place->address = a;
-  place->until = now + pause;
+  place->until = millrace::detail::added(now, pause);
   place->slow = slow;
   if (begins) place->untold.clear();
   if (begins && !tell) {

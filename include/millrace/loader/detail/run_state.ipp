@@ -238,11 +238,11 @@ MILLRACE_INLINE void progress_line::fire() noexcept {
   const time_point now = executor_.now();
   if (now >= line_due_) {
     write();
-    line_due_ = now + std::clamp(now - began_, first_line, between_lines);
+    line_due_ = added(now, std::clamp(now - began_, first_line, between_lines));
   }
   if (now >= report_due_) {
     options_.report(options_.report_context, metrics_.snapshot());
-    report_due_ = now + between_reports;
+    report_due_ = added(now, between_reports);
   }
   arm();
 }

@@ -94,7 +94,7 @@ MILLRACE_INLINE void read_controller::enter(state s, time_point now) noexcept {
   intervals_ = 0;
   doubted_rate_ = 0;
   begun_ = false;
-  settled_ = now + duration(static_cast<std::int64_t>(1e9 * (first_ + length(part_) / rate_)));
+  settled_ = added(now, nanoseconds(1e9 * (first_ + length(part_) / rate_)));
 }
 
 MILLRACE_INLINE void read_controller::learn() noexcept {

@@ -12,6 +12,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 
@@ -59,8 +60,8 @@ MILLRACE_INLINE void store_host::bound() noexcept {
   read_controller::bounds all = readers_->bounds_;
   for (const host_share* each = readers_->next_; each != nullptr; each = each->next_) {
     const read_controller::bounds& b = each->bounds_;
-    all.bytes += std::min(b.bytes, SIZE_MAX - all.bytes);
-    all.requests += std::min(b.requests, SIZE_MAX - all.requests);
+    all.bytes = added(all.bytes, b.bytes);
+    all.requests = added(all.requests, b.requests);
     all.start = std::max(all.start, b.start);
     all.longest = std::max(all.longest, b.longest);
     all.shortest = std::min(all.shortest, b.shortest);

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/http/engine.hpp>
@@ -65,7 +66,9 @@ MILLRACE_COROUTINE_BODY task<http::response> surroundings::send_within(
   const std::string url = http::displayed(r.url);
   try {
     task<http::response> sending = send_wiped(std::move(r), std::move(options), limits.answer);
-    http::response answer = co_await with_timeout(limits.connect + 2 * limits.total, std::move(sending));
+    const duration longest =
+        millrace::detail::added(limits.connect, millrace::detail::added(limits.total, limits.total));
+    http::response answer = co_await with_timeout(longest, std::move(sending));
     co_return std::move(answer);
   } catch (const timeout_error& e) {
     throw http::error(http::failure::timeout, e.reason(), where{url, std::nullopt, std::string()});

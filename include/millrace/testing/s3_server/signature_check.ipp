@@ -129,7 +129,7 @@ MILLRACE_INLINE caller signature_check::verify_header(const request& r, std::str
   }
   require_scope(s, *date);
   const access_key& key = known(s.key);
-  if (*when < now - options_.allowed_skew || *when > now + options_.allowed_skew) {
+  if (now - *when > options_.allowed_skew || *when - now > options_.allowed_skew) {
     throw refusal(403, "RequestTimeTooSkewed",
                   "The difference between the request time and the current time is too large.")
         .with("RequestTime", *date)
@@ -175,7 +175,7 @@ MILLRACE_INLINE caller signature_check::verify_query(const request& r, std::int6
   }
   require_scope(s, date);
   const access_key& key = known(s.key);
-  if (*when > now + options_.allowed_skew) {
+  if (*when - now > options_.allowed_skew) {
     throw refusal(403, "AccessDenied", "Request is not yet valid").with("ServerTime", detail::iso_date(now));
   }
   if (now > *when + static_cast<std::int64_t>(*expires)) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/flow/failure_policy.hpp>
@@ -92,7 +93,7 @@ stream<Sample> epochs_of(epochs_source source, std::shared_ptr<agreement> agreed
   stream<Sample> made = stream<Sample>(deal_epochs<Sample>(std::move(source), std::move(agreed)))
                             .named("epochs", ".bytes");
   return declare_source(std::move(made), options, options.equal != nullptr)
-      .bounded(options.ahead, in_memory ? 1 : sum_of_bounds(options.bytes, kept))
+      .bounded(options.ahead, in_memory ? 1 : added(options.bytes, kept))
       .positioned(std::move(position))
       .of_rank(options.rank);
 }

@@ -16,6 +16,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
@@ -513,7 +514,7 @@ class epoch_reader {
     }
     return true;
   }
-  std::size_t most_local_bytes() const noexcept { return host_share::most_local * options_.part; }
+  std::size_t most_local_bytes() const noexcept { return multiplied(host_share::most_local, options_.part); }
   bool may_begin_local(const host_share& share, const slice_piece::range& r) const noexcept {
     return share.may_begin_local() ||
            (local_under_way_ < options_.requests && local_bytes_ + r.length() <= most_local_bytes());

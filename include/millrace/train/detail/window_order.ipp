@@ -12,6 +12,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/order/shard_deal.hpp>
 #include <millrace/text/entity_tag.hpp>
@@ -27,7 +28,7 @@ MILLRACE_INLINE window_plan::window_plan(std::vector<shard> given, const epochs_
       width(options.shards),
       window(options.window),
       window_bytes(options.window_bytes),
-      take(options.take_batches * options.batch) {
+      take(multiplied(options.take_batches, options.batch)) {
   if (shards.empty()) throw configuration_error("epochs: the list has no shards");
   std::vector<std::pair<std::string, std::size_t>> names;
   for (std::size_t i = 0; i < shards.size(); ++i) names.emplace_back(shards[i].shown(), i);

@@ -94,7 +94,7 @@ class window_reader {
     }
     if (spares_wait()) return;
     if (ahead_epoch_ == order_.epoch()) ahead_number_ = std::max(ahead_number_, order_.next_number());
-    while (open_.size() < options_.shards + spare && ahead_epoch_ < order_.plan().end_epoch) {
+    while (open_.size() < most_open() && ahead_epoch_ < order_.plan().end_epoch) {
       const std::vector<std::size_t>& numbers = ahead_epoch_ == order_.epoch() ? order_.numbers() : ahead_numbers_;
       if (ahead_number_ >= numbers.size()) {
         next_ahead();
@@ -185,7 +185,8 @@ class window_reader {
       return s.size && p.offset < *s.size && *s.size - p.offset > bytes_of_shard();
     });
   }
-  std::size_t bytes_of_shard() const noexcept { return options_.bytes / (options_.shards + spare); }
+  std::size_t bytes_of_shard() const noexcept { return options_.bytes / most_open(); }
+  std::size_t most_open() const noexcept { return added(options_.shards, spare); }
   bool at_end(const window_order::place& p) const {
     if (p.offset == 0 || open_.count({order_.epoch(), p.number}) != 0) return false;
     const shard s = position_->version_of(order_.shard_of(p));
@@ -212,7 +213,7 @@ class window_reader {
     how.window = share / 2;
     at = std::make_unique<open_shard>(
         here_, samples_of<Sample>(std::move(s), store_, how, p.offset, p.ordinal, drawn_ == 0 ? first_ : nullptr),
-        std::max<std::size_t>(1, options_.ahead / (options_.shards + spare)), share / 4, changed_);
+        std::max<std::size_t>(1, options_.ahead / most_open()), share / 4, changed_);
   }
 
   window_order order_;
