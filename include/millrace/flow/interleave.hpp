@@ -230,8 +230,7 @@ class interleave_stage : public detail::library_stage {
                          : detail::interleaved_as_they_come<Source>(std::move(sources), options_, bytes);
     const std::size_t inner =
         options_.inner_bytes > SIZE_MAX / options_.width ? SIZE_MAX : options_.inner_bytes * options_.width;
-    return std::move(made)
-        .named("interleave")
+    return detail::declare_policy(std::move(made).named("interleave"), options_.failures)
         .declares(place_effect::loses, 0, detail::cannot_interleave)
         .bounded("interleave, open sources", options_.width, inner)
         .bounded(items, detail::declared_bytes<T>(items, options_.bytes));
