@@ -609,8 +609,12 @@ MILLRACE_INLINE std::vector<std::string> dataset::classes() const {
   if ((indexes != nullptr ? indexes->format() : sample_format(state_->options.format)) != sample_format::classes) {
     throw usage_error("dataset: only data of sample_format::classes has classes");
   }
+  if (indexes == nullptr) {
+    throw usage_error("dataset: its classes are not known yet: the first run of " + state_->shown() +
+                      " lists them before its first sample. samples() says whether they are known. A sample has its "
+                      "own: its key begins with the class's name, and \"cls\" is the number");
+  }
   std::vector<std::string> names;
-  if (indexes == nullptr) return names;
   for (const shard_index& index : *indexes) names.push_back(index.name());
   return names;
 }
