@@ -274,6 +274,7 @@ TEST_CASE("guide: every image of a folder is trained on once, by one of two rank
   CHECK(images.classes() == std::vector<std::string>{"cat", "cat-like", "dog"});
   for (const mill::sample& s : rt.run(mill::epochs(images, {}))) {
     CHECK(images.classes()[std::stoul(std::string(s["cls"].view()))] == s["jpg"].view());
+    CHECK(s.key.substr(0, s.key.find('/')) == s["jpg"].view());
   }
   std::filesystem::remove_all(folder);
 }

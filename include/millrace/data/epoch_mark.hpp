@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <type_traits>
 #include <vector>
 
@@ -46,8 +47,9 @@ class epoch_mark {
   /// An empty entry, of weight 0: it pads the epoch's last batch, or has the position of a sample that could not be
   /// read or was left out. Of several items: all are.
   bool padding = false;
-  bool disordered = false;  ///< of several: one came after a later one
+  bool disordered = false;  ///< a stage has changed the order: what came before it are other samples
   bool counted = false;     ///< all ranks take steps of equal size, of which this is an entry: equal_batches::fill()
+  std::uint32_t steps = 0;  ///< of those, how many of the epoch end with this entry or before; 0: not known
 
   /// Whether it has a position that no other item takes, in the canonical order of an index or in a step of
   /// equal_batches: then batches keep their sizes, even where samples are left out.
@@ -159,6 +161,45 @@ template <class T>
 inline constexpr bool keeps_place_v = can_set_mark<T>;
 template <class T, class A>
 inline constexpr bool keeps_place_v<std::vector<T, A>> = keeps_place_v<T>;
+
+/// Puts an item, or all of a batch, in another place of the order. What is empty stays so.
+template <class T>
+void move_to_place(T& item, epoch_mark place) {
+  place.padding = mark_of(item).padding;
+  place.disordered = true;
+  if constexpr (has_set_mark<T>) {
+    set_mark(item, place);
+  } else {
+    item.mark = place;
+  }
+}
+template <class T, class A>
+void move_to_place(std::vector<T, A>& items, const epoch_mark& place) {
+  for (T& item : items) detail::move_to_place(item, place);
+}
+/// Whether move_to_place() can.
+template <class T>
+inline constexpr bool moves_place_v = has_mark<T> && (has_set_mark<T> || shows_mark<T>);
+template <class T, class A>
+inline constexpr bool moves_place_v<std::vector<T, A>> = moves_place_v<T>;
+
+/// The places of items whose order a stage changes. They are given away in the order in which they came, each to the
+/// item that is yielded then: batches end where the epoch does, whichever item comes last.
+class places_in_turn {
+ public:
+  void came(const epoch_mark& mark) {
+    if (mark.placed()) places_.push_back(mark);
+  }
+  /// The next one; for each that came.
+  epoch_mark next() {
+    const epoch_mark first = places_.front();
+    places_.pop_front();
+    return first;
+  }
+
+ private:
+  std::deque<epoch_mark> places_;
+};
 
 }  // namespace detail
 }  // namespace millrace

@@ -279,6 +279,9 @@ class host_batch {
   /// The position of the training after this batch: its epoch, and whether it is the epoch's last one. Not known for
   /// samples that do not come from epochs().
   epoch_mark mark() const noexcept { return parts_ == nullptr ? epoch_mark() : parts_->mark; }
+  void set_mark(const epoch_mark& mark) noexcept {
+    if (parts_ != nullptr) parts_->mark = mark;
+  }
 
  private:
   std::shared_ptr<detail::batch_parts> parts_;
@@ -288,6 +291,8 @@ class host_batch {
 inline std::size_t byte_size(const host_batch& b) { return b.bytes(); }
 inline std::size_t samples_in_batch(const host_batch& b) noexcept { return b.size(); }
 inline epoch_mark mark_of(const host_batch& b) noexcept { return b.mark(); }
+/// For stages that change the order of batches.
+inline void set_mark(host_batch& b, const epoch_mark& mark) noexcept { b.set_mark(mark); }
 
 /// A batch in the memory of a device, on its way or there already: what to_device() yields.
 ///

@@ -106,7 +106,8 @@ stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, 
   auto writing = detail::apply_stage(
       std::move(placing), map_concurrent(detail::row_writer<T, detail::write_row>({}, holds_places, clears), work));
   detail::seal_rows_stage sealing(options, holds_places ? options.failures : failure_policy(), batches);
-  return detail::apply_stage(std::move(writing).named("write_rows", ""), std::move(sealing));
+  return detail::declare_policy(detail::apply_stage(std::move(writing).named("write_rows", ""), std::move(sealing)),
+                                options.failures);
 }
 
 }  // namespace millrace

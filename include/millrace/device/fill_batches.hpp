@@ -261,7 +261,8 @@ class fill_batches_stage : public detail::library_stage {
           map_concurrent(detail::row_writer<T, F>(std::move(f_), holds_places, options_.clear_rows), work));
       detail::seal_batches_stage sealing(options_.last, options_.on != nullptr,
                                          holds_places ? options_.failures : failure_policy(), batches, bytes);
-      return detail::apply_stage(std::move(writing), std::move(sealing)).declares(place_effect::batches, samples);
+      return detail::declare_policy(detail::apply_stage(std::move(writing), std::move(sealing)), options_.failures)
+          .declares(place_effect::batches, samples);
     }
   }
 

@@ -140,6 +140,7 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
       mark.part.taken = static_cast<std::uint32_t>(given + 1);
       mark.part.of_rank = false;
     }
+    mark.steps = 0;  // batches of other sizes than those of a step
     std::vector<T> items;
     items.reserve(batches[given].size());
     for (const std::size_t i : batches[given]) items.push_back(std::move(now->items[i]));

@@ -228,8 +228,7 @@ class interleave_stage : public detail::library_stage {
     stream<T> made = options_.order == order::ordered
                          ? detail::interleaved_in_turn<Source>(std::move(sources), options_, bytes)
                          : detail::interleaved_as_they_come<Source>(std::move(sources), options_, bytes);
-    return std::move(made)
-        .named("interleave")
+    return detail::declare_policy(std::move(made).named("interleave"), options_.failures)
         .declares(place_effect::loses, 0, detail::cannot_interleave)
         .bounded("interleave, open sources", options_.width, detail::multiplied(options_.inner_bytes, options_.width))
         .bounded(items, detail::declared_bytes<T>(items, options_.bytes));

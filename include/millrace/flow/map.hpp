@@ -163,7 +163,7 @@ class map_stage : public detail::library_stage {
  private:
   template <class T, class U>
   stream<U> declare(stream<U> made) const {
-    return detail::declare_mapped<T, F>(std::move(made).named("map"), failures_.then == on_failure::skip);
+    return detail::declare_mapped<T, F>(std::move(made).named("map"), failures_);
   }
 
   F f_;
@@ -311,7 +311,7 @@ class take_stage : public detail::library_stage {
 
   template <class T>
   stream<T> operator()(async_generator<T> source) && {
-    return stream<T>(detail::take_items<T>(std::move(source), count_)).named("take");
+    return stream<T>(detail::take_items<T>(std::move(source), count_)).named("take").declares(place_effect::recounts);
   }
 
  private:
@@ -319,7 +319,8 @@ class take_stage : public detail::library_stage {
 };
 
 /// A stage that yields the first `count` items. With the last one it drops everything upstream, including work in
-/// flight; it never requests an item that it would not yield.
+/// flight; it never requests an item that it would not yield. It counts from where the run begins: after epochs() there
+/// is no state, since a resume would count anew (pipeline_run::stop_after() ends a training that is to go on later).
 inline take_stage take(std::uint64_t count) noexcept { return take_stage(count); }
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -57,6 +58,16 @@ class concurrent_calls {
   const item_place& place() const noexcept { return queue_.front().place; }
   /// And the mark of its item, kept if a result can be an empty entry.
   const epoch_mark& mark() const noexcept { return queue_.front().mark; }
+  /// In order of arrival the next slot in the order of delivery takes the next place. Once for each, before the above.
+  void take_place() {
+    if constexpr (has_mark_v<T> && moves_place_v<U>) {
+      slot& s = queue_.front();
+      if (order_ != order::arrival || !s.mark.placed()) return;
+      s.mark = places_.next();
+      s.mark.disordered = true;
+      if (s.result && detail::mark_of_item(*s.result).placed()) detail::move_to_place(*s.result, s.mark);
+    }
+  }
   /// Its result, which is about to be yielded; pop() follows.
   U& yielding() {
     slot& s = queue_.front();
@@ -91,13 +102,23 @@ class concurrent_calls {
     spawned<void> work;
   };
 
+  /// What is worked on of an epoch, in order of arrival: no item of a later one comes before these.
+  struct arrivals {
+    std::uint64_t epoch = 0;
+    std::size_t under_way = 0;
+    wait_list<slot> done;
+  };
+
   bool has_room() noexcept { return window_.room(); }
   void take(T&& item) {
     slot& s = free_.front();
     const std::size_t bytes = item_bytes(item);
     kept_input_(item);
-    if constexpr (marked_item<T>) {
+    if constexpr (has_mark_v<T>) {
       s.mark = detail::mark_of_item(item);
+      if (order_ == order::arrival) expect(s.mark);
+    }
+    if constexpr (marked_item<T>) {
       if (s.mark.padding) return take_empty(s, std::move(item), bytes);
     }
     s.place.note(item);
@@ -129,9 +150,37 @@ class concurrent_calls {
     s.bytes = bytes;
     window_.add(bytes);
     free_.pop();
-    queue_.push(s);
     s.done = true;
+    if (order_ == order::arrival) {
+      arrived(s);
+    } else {
+      queue_.push(s);
+    }
     if (has_result()) progress_.notify();
+  }
+
+  /// In order of arrival: an item with this mark has come.
+  void expect(const epoch_mark& mark) {
+    if (epochs_.empty() || epochs_.back().epoch != mark.epoch) epochs_.emplace_back().epoch = mark.epoch;
+    ++epochs_.back().under_way;
+    if constexpr (moves_place_v<U>) places_.came(mark);
+  }
+  /// In order of arrival: its result has come.
+  void arrived(slot& s) noexcept {
+    if constexpr (!has_mark_v<T>) {
+      queue_.push(s);
+    } else {
+      auto its = epochs_.begin();
+      while (its->epoch != s.mark.epoch || its->under_way == 0) ++its;
+      its->done.push(s);
+      --its->under_way;
+      for (;;) {
+        arrivals& first = epochs_.front();
+        while (!first.done.empty()) queue_.push(first.done.pop());
+        if (first.under_way != 0 || epochs_.size() == 1) return;
+        epochs_.pop_front();
+      }
+    }
   }
 
   static task<void> run_one(concurrent_calls& self, slot& mine, std::optional<T> item) {
@@ -158,7 +207,7 @@ class concurrent_calls {
       window_.expect(bytes);
     }
     s.done = true;
-    if (order_ == order::arrival) queue_.push(s);
+    if (order_ == order::arrival) arrived(s);
     if (has_result()) progress_.notify();
     window_.freed().notify();
   }
@@ -173,7 +222,9 @@ class concurrent_calls {
   std::size_t largest_result_ = 0;
   notifier progress_;
   std::deque<slot> slots_;
-  wait_list<slot> queue_;  // in the order of delivery
+  wait_list<slot> queue_;        // in the order of delivery
+  std::deque<arrivals> epochs_;  // in order of arrival, of items with marks
+  places_in_turn places_;        // likewise
   wait_list<slot> free_;
   pump<T, concurrent_calls> pump_{window_.freed()};  // declared last: destroyed first, then the tasks in the slots
 };
@@ -252,6 +303,7 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
       bad.finish();
       co_return;
     }
+    calls.take_place();
     if (std::exception_ptr failure = calls.take_failure()) {
       if (!bad.forgive(std::move(failure), calls.place())) co_return;
       if constexpr (marked_item<T>) {
@@ -323,9 +375,8 @@ class map_concurrent_stage : public detail::library_stage {
  private:
   template <class T, class U>
   stream<U> declare(stream<U> made) const {
-    made = detail::declare_mapped<T, F>(std::move(made).named("map_concurrent", ".limit"),
-                                        options_.failures.then == on_failure::skip);
-    if (options_.order == order::arrival) made = std::move(made).declares(place_effect::reorders);
+    made = detail::declare_mapped<T, F>(std::move(made).named("map_concurrent", ".limit"), options_.failures);
+    if (options_.order == order::arrival) made = detail::declare_reordered(std::move(made));
     return std::move(made).bounded(options_.limit, detail::declared_bytes<T, U>(options_.limit, options_.bytes));
   }
 
@@ -339,7 +390,8 @@ class map_concurrent_stage : public detail::library_stage {
 ///
 /// A plain `f` runs on the threads of the runtime's pool, or of the pool `.on`; it is called on several at once and
 /// must be callable when const. An `f` that returns a task is started on the loop, without a pool. Items come out in
-/// the order of their inputs unless `.order` says otherwise.
+/// the order of their inputs unless `.order` says otherwise. In order of arrival, too, all items of an epoch come
+/// before those of the next one, and their marks keep their order, as after shuffle().
 ///
 /// Concurrency: once the first item has been asked for, a task pulls the source and starts calls, whether or not the
 /// consumer asks. Bound: `limit` items and `bytes` bytes, from the start of a call until the consumer has taken its

@@ -14,6 +14,7 @@
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/flow/detail/compactor.hpp>
+#include <millrace/flow/detail/places.hpp>
 #include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/flow/pipe.hpp>
 
@@ -43,6 +44,7 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
   std::vector<std::optional<T>> items;  // slots, so that items need not be assignable
   std::optional<T> waiting;  // the first item of another epoch, until the window is empty
   std::optional<std::uint64_t> epoch;
+  places_in_turn places;
   bool ended = false;
   bool started_up = false;
   for (;;) {
@@ -58,6 +60,7 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
       }
       if constexpr (has_mark_v<T>) {
         const epoch_mark mark = detail::mark_of_item(*item);
+        if constexpr (moves_place_v<T>) places.came(mark);
         if (mark.known && epoch != mark.epoch) {
           epoch = mark.epoch;
           if (!items.empty()) {
@@ -90,6 +93,9 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
     }
     items.pop_back();
     held.remove(item_bytes(*leaving));
+    if constexpr (moves_place_v<T>) {
+      if (detail::mark_of_item(*leaving).placed()) detail::move_to_place(*leaving, places.next());
+    }
     co_yield give(*leaving);
   }
 }
@@ -103,9 +109,7 @@ class shuffle_stage : public detail::library_stage {
 
   template <class T>
   stream<T> operator()(async_generator<T> source) && {
-    return items(std::move(source))
-        .named("shuffle")
-        .declares(place_effect::reorders)
+    return detail::declare_reordered(items(std::move(source)).named("shuffle"))
         .bounded(options_.window, detail::declared_bytes<T>(options_.window, options_.bytes));
   }
 
@@ -134,7 +138,9 @@ class shuffle_stage : public detail::library_stage {
 /// Of lines() the window holds lines, and batches of as many as came are made of them again.
 ///
 /// If items have marks (mark_of()), the window never holds items of two epochs: it is emptied before another epoch
-/// begins, whose number replaces options.epoch, and the training's seed replaces options.seed if that is 0.
+/// begins, whose number replaces options.epoch, and the training's seed replaces options.seed if that is 0. The marks
+/// keep their order: the k-th item of an epoch has the place of the k-th one that came, so that batches end with the
+/// epoch. run() refuses, after epochs(), items with a mark that cannot be set (see data/item.hpp).
 ///
 /// Items that stay are compacted, if their type has a function `compact_slices(item)` (see data/item.hpp), so that a
 /// small slice does not hold a slab. The bound in bytes is exceeded only by an item larger than every one before it.

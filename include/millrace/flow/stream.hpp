@@ -4,6 +4,7 @@
 
 #include <millrace/base/compiler.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -70,18 +71,20 @@ struct stage_bounds {
 
 /// What a stage does with the places that epochs() gives its samples: see stream::declares().
 enum class place_effect : unsigned char {
-  steps,    ///< a source that gives places: `number` entries of each step are one rank's
-  uneven,   ///< the ranks do not wait for each other
-  makes_empty,  ///< yields empty entries
-  needs_items,  ///< cannot pass on an empty entry
-  loses,    ///< leaves items out, or places
-  splits,   ///< makes batches, on each rank as many as its items give
-  expands,  ///< makes another number of items of each, and says in their marks how far it is
+  steps,         ///< a source that gives places: `number` entries of each step are one rank's
+  uneven,        ///< the ranks do not wait for each other
+  makes_empty,   ///< yields empty entries
+  needs_items,   ///< cannot pass on an empty entry
+  loses,         ///< leaves items out, or places
+  splits,        ///< makes batches, on each rank as many as its items give
+  expands,       ///< makes another number of items of each, and says in their marks how far it is
   counts_parts,  ///< see stream::windowed()
   counts_steps,  ///< see stream::counting(); `number` is 1 where a later stage may count in its place
-  evens,    ///< gives all ranks equally many batches of `number` items
-  reorders,  ///< yields items in another order, so that there is no state
-  batches,  ///< makes batches of `number` items
+  evens,         ///< gives all ranks equally many batches of `number` items
+  reorders,      ///< yields items in another order, so that there is no state
+  recounts,      ///< counts its items from where the run begins, so that there is no state
+  ends_alone,    ///< may end one rank's stream before those of the others
+  batches,       ///< makes batches of `number` items
 };
 
 namespace detail {
@@ -325,11 +328,14 @@ namespace millrace::detail {
 
 inline void stream_description::followed_by(stream_description later) {
   for (const stage_bounds& each : later.bounds) bounds.push_back(each);
+  // A state inside a window is of samples in their order: after a stage that changes it none goes on with that.
+  const bool reordered =
+      std::any_of(places.begin(), places.end(), [](const place_note& n) { return n.effect == place_effect::reorders; });
   places.insert(places.end(), later.places.begin(), later.places.end());
   if (!rank) rank = later.rank;
   if (!ranks) ranks = std::move(later.ranks);
   many_positions = many_positions || later.many_positions || (position && later.position);
-  window += later.window;
+  if (!reordered) window += later.window;
   if (later.counted_later != nullptr) counted_later = std::move(later.counted_later);
   if (later.batch != 0) batch = later.batch;
   if (!position) position = std::move(later.position);

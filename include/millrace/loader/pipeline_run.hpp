@@ -71,6 +71,21 @@ stopping how_to_stop(const std::vector<place_note>& notes) noexcept;
 /// Logs, once in a process, that a signal stops this rank and not the others; nothing where there are none.
 void log_stops_alone(runtime_parts& log, const std::optional<rank>& mine);
 
+/// Logs, once in a run, an epoch of which it has taken empty entries alone. The training thread's.
+class empty_epochs {
+ public:
+  /// An item was taken; `begins`: nothing of its epoch was taken before the run.
+  void took(const epoch_mark& mark, bool begins, runtime_parts& log);
+  /// The run has ended.
+  void ended(runtime_parts& log);
+
+ private:
+  epoch_mark latest_;
+  std::uint64_t items_ = 0;  // of its epoch, while all are empty
+  bool empty_ = false;       // they are, from the epoch's first one on
+  bool said_ = false;
+};
+
 inline constexpr const char* empty_run = "an empty pipeline was run: it was moved from, or has been run before";
 }  // namespace detail
 
@@ -289,6 +304,9 @@ class pipeline_run {
       leave();  // not finish(): if it was the item's move that threw, the loop has not ended
       throw;
     }
+    if (item && position_ != nullptr && fetched_.known) {
+      empty_epochs_.took(fetched_, position_->place(fetched_).batch <= 1, *core_);
+    }
     if (!item) {
       state_->context.set_consumer_waits_since(run_context::not_waiting);
       state_->metrics.got_none(asked, monotonic_ns());
@@ -297,6 +315,7 @@ class pipeline_run {
         state_->stopped.store(true, std::memory_order_release);
         state_->stop();  // leave() waits for it
       } else {
+        empty_epochs_.ended(*core_);
         finish();
       }
     }
@@ -355,6 +374,7 @@ class pipeline_run {
   bool unseen_ = false;                              // whether the training thread has not seen that one yet
   epoch_mark mark_;                                  // of all that it has seen
   bool any_ = false;                                 // whether it has seen any
+  detail::empty_epochs empty_epochs_;
 };
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
@@ -61,6 +62,7 @@ MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, c
   const char* no_state = nullptr;
   const place_note* parts = nullptr;     // a stage that counts its items in marks
   const place_note* unequal = nullptr;   // the stage after which ranks have unequally many
+  const place_note* ends = nullptr;      // a stage that may end a rank alone
   bool source = false, empty = false, uneven = false, evened = false;
   std::uint64_t step = 0;  // of a rank; 0: any
   for (const place_note& n : notes) {
@@ -69,6 +71,8 @@ MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, c
       step = n.number;
       continue;
     }
+    if (n.effect == place_effect::ends_alone) ends = &n;
+    if (n.effect == place_effect::evens) evened = true;
     if (!source) continue;
     switch (n.effect) {
       case place_effect::steps:
@@ -104,13 +108,20 @@ MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, c
         break;
       case place_effect::evens:
         unequal = nullptr;
-        evened = empty = true;
+        empty = true;
         step = n.number;
         break;
       case place_effect::reorders:
         no_state =
             "state(): a stage after epochs() changes the order of the samples (shuffle(), order::arrival), so there is "
             "none: leave it out, as epochs() shuffles, or use order::ordered";
+        break;
+      case place_effect::recounts:
+        no_state =
+            "state(): take() after epochs() would count anew after a resume, so there is none: use stop_after() of the "
+            "run, epochs_options::take_batches or .epochs, or dataset::take()";
+        break;
+      case place_effect::ends_alone:
         break;
       case place_effect::batches:
         if (step != 0 && step % n.number != 0) {
@@ -121,6 +132,7 @@ MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, c
         break;
     }
   }
+  if (ends != nullptr && (source || evened) && !uneven && mine && mine->world_size > 1) refuse(*ends, ends->why);
   if (unequal != nullptr && !uneven && mine && mine->world_size > 1) {
     refuse(*unequal, unequal->why != nullptr
                          ? unequal->why
@@ -141,6 +153,28 @@ MILLRACE_INLINE stopping how_to_stop(const std::vector<place_note>& notes) noexc
     if (n.effect == place_effect::evens) return stopping::by_steps;
   }
   return how;
+}
+
+MILLRACE_INLINE void empty_epochs::took(const epoch_mark& mark, bool begins, runtime_parts& log) {
+  if (!latest_.known || mark.epoch != latest_.epoch) {
+    const bool first = !latest_.known;
+    ended(log);
+    items_ = 0;
+    empty_ = !first || begins;
+  }
+  ++items_;
+  empty_ = empty_ && mark.padding;
+  latest_ = mark;
+  if (mark.last) ended(log);
+}
+
+MILLRACE_INLINE void empty_epochs::ended(runtime_parts& log) {
+  if (!std::exchange(empty_, false) || std::exchange(said_, true)) return;
+  log.log(log_record(log_level::warning,
+                     "millrace: epoch " + std::to_string(latest_.epoch) + " has not one sample: all " +
+                         std::to_string(items_) +
+                         " batches or items that were taken of it are empty entries, of weight 0. A stage after "
+                         "epochs() has left everything out (filter(), flat_map(), a failure_policy)"));
 }
 
 MILLRACE_INLINE void log_stops_alone(runtime_parts& log, const std::optional<rank>& mine) {

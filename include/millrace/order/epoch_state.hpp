@@ -40,7 +40,8 @@ void check_state(const text::json_leaves& state, std::string text);
 /// `world_size` is not 0.
 class epoch_state {
  public:
-  static constexpr std::uint64_t version = 2;
+  /// Of a text with `steps`; of others it is 2, which earlier programs read.
+  static constexpr std::uint64_t version = 3;
 
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
@@ -61,6 +62,9 @@ class epoch_state {
   /// With several ranks after pack(): the rank that this state is for. Left out if it is for all.
   std::uint64_t rank = 0;
   std::uint64_t world_size = 0;
+  /// Of such a state: the steps of the epoch that all ranks have taken (epoch_mark::steps), so that ranks can compare
+  /// them. 0: not known, and left out of the text.
+  std::uint64_t steps = 0;
   /// Samples before this position that could not be read by the rank that wrote the state, by the numbers of their
   /// shards: of those that lost most. Left out of the text where there are none.
   std::map<std::uint64_t, std::uint64_t> holes;
@@ -110,14 +114,14 @@ inline std::string epoch_state::unchecked_text() const {
   const auto member = [](const char* name, std::uint64_t value) {
     return ",\"" + std::string(name) + "\":" + std::to_string(value);
   };
-  return "{\"millrace\":\"epochs\"" + member("version", version) + member("seed", seed) + member("epoch", epoch) +
-         member("position", position) + member("tracks", tracks) + member("slice", slice) +
-         (hosts == 1 ? std::string() : member("hosts", hosts)) + ",\"index\":\"" +
-         index.text() + '"' + (contents == 0 ? std::string() : member("contents", contents)) +
+  return "{\"millrace\":\"epochs\"" + member("version", steps == 0 ? 2 : version) + member("seed", seed) +
+         member("epoch", epoch) + member("position", position) + member("tracks", tracks) + member("slice", slice) +
+         (hosts == 1 ? std::string() : member("hosts", hosts)) + ",\"index\":\"" + index.text() + '"' +
+         (contents == 0 ? std::string() : member("contents", contents)) +
          (mix.empty() ? std::string() : ",\"mix\":\"" + mix + '"') +
          (taken == 0 && world_size == 0 ? std::string() : member("taken", taken) + member("window", window)) +
          (world_size == 0 ? std::string() : member("rank", rank) + member("world_size", world_size)) +
-         holes_text() + '}';
+         (steps == 0 ? std::string() : member("steps", steps)) + holes_text() + '}';
 }
 
 inline std::string epoch_state::holes_text() const {
@@ -184,6 +188,7 @@ inline epoch_state epoch_state::parse(std::string_view text) {
     out.world_size = number("world_size");
     if (out.rank >= out.world_size) fail("\"rank\" of the state is not below its \"world_size\"");
   }
+  if (json->find("steps")) out.steps = number("steps");
   const std::optional<std::string_view> lost = json->find("holes");
   if (lost && !out.read_holes(*lost)) fail("\"holes\" of the state are no numbers of shards and samples");
   detail::check_state(*json, out.unchecked_text());

@@ -138,8 +138,9 @@ class dataset {
   std::optional<std::uint64_t> samples() const;
   std::optional<std::uint64_t> shards() const;
   std::optional<std::uint64_t> bytes() const;
-  /// The names of the classes of a sample_format::classes, in the order of their numbers: those of its folders. Empty
-  /// where samples() is not known. Of another format a usage_error.
+  /// The names of the classes of a sample_format::classes, in the order of their numbers: those of its folders.
+  /// usage_error where samples() is not known, as before the first run of a dataset whose index does not exist yet, and
+  /// for another format.
   std::vector<std::string> classes() const;
   /// Whether the length of an epoch follows from an index, so that all ranks have equally many batches without asking
   /// each other.

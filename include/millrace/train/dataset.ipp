@@ -610,8 +610,12 @@ MILLRACE_INLINE std::vector<std::string> dataset::classes() const {
   if ((indexes != nullptr ? indexes->format() : sample_format(state_->options.format)) != sample_format::classes) {
     throw usage_error("dataset: only data of sample_format::classes has classes");
   }
+  if (indexes == nullptr) {
+    throw usage_error("dataset: its classes are not known yet: the first run of " + state_->shown() +
+                      " lists them before its first sample. samples() says whether they are known. A sample has its "
+                      "own: its key begins with the class's name, and \"cls\" is the number");
+  }
   std::vector<std::string> names;
-  if (indexes == nullptr) return names;
   for (const shard_index& index : *indexes) names.push_back(index.name());
   return names;
 }
@@ -657,8 +661,9 @@ MILLRACE_INLINE void compare_state(agreement& with, bool indexed, const epochs_o
       shown = "at sample " + std::to_string(s.position) + " of epoch " + std::to_string(s.epoch);
       if (s.world_size != 0) {
         shown = "one of each rank's own";
-        step.known = options.equal != nullptr;
+        step.known = options.equal != nullptr && s.steps != 0;
         step.epoch = s.epoch;
+        step.steps = s.steps;
         s = epoch_state();
       }
       s.holes.clear();
@@ -668,13 +673,16 @@ MILLRACE_INLINE void compare_state(agreement& with, bool indexed, const epochs_o
     } else {
       const window_state s = window_state::parse(text);
       shown = "one of each rank's own";
-      word_reader place(s.place);
-      place.next();
-      place.next();
-      step.known = options.equal != nullptr && !options.uneven && s.taken == 0;
       step.epoch = s.epoch;
-      step.steps = (s.position + batch - 1) / batch;
-      step.ended = s.position != 0 && place.next() == 0 && place.next() == 0;
+      step.steps = s.steps;
+      step.known = options.equal != nullptr && (s.steps != 0 || (!options.uneven && s.taken == 0));
+      if (s.steps == 0) {  // an earlier program's: by the samples that the rank has taken
+        word_reader place(s.place);
+        place.next();
+        place.next();
+        step.steps = (s.position + batch - 1) / batch;
+        step.ended = s.position != 0 && place.next() == 0 && place.next() == 0;
+      }
       common.add(std::uint64_t{1});
     }
   } catch (const error&) {  // which epochs() says

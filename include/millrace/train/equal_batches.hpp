@@ -61,10 +61,11 @@ class equal_state {
     first_epoch = from_epoch;
     end_epoch = to_epoch;
   }
-  /// The run begins after so many samples of an epoch.
-  void go_on(std::uint64_t epoch, std::uint64_t samples) {
+  /// The run begins after so many samples and steps of an epoch.
+  void go_on(std::uint64_t epoch, std::uint64_t samples, std::uint64_t steps) {
     first_epoch = epoch;
     before = samples;
+    steps_before = steps;
   }
 
   const std::size_t batch;
@@ -76,6 +77,7 @@ class equal_state {
   std::uint64_t seed = 0;
   std::uint64_t first_epoch = 0;
   std::uint64_t before = 0;  // samples of this rank in it, before the run
+  std::uint64_t steps_before = 0;  // likewise
   std::uint64_t end_epoch = 0;
   // Of epochs(), before its first shard; read after the first batch:
   hash128 list;
@@ -91,6 +93,7 @@ async_generator<T> fill_steps(async_generator<T> in, std::shared_ptr<equal_state
   epoch_mark reached;  // of the source's own position
   for (std::uint64_t epoch = shared->first_epoch; epoch != shared->end_epoch; ++epoch) {
     std::uint64_t items = epoch == shared->first_epoch ? shared->before : 0;
+    auto steps = static_cast<std::uint32_t>(epoch == shared->first_epoch ? shared->steps_before : 0);
     reached.next = items;
     reached.part.taken = 0;
     for (std::size_t given = 0;;) {  // entries of the step
@@ -114,13 +117,15 @@ async_generator<T> fill_steps(async_generator<T> in, std::shared_ptr<equal_state
         }
       }
       given = (given + 1) % shared->batch;
+      if (given == 0) ++steps;
       epoch_mark mark = reached;
+      mark.steps = steps;
       mark.known = mark.counted = true;
       mark.seed = shared->seed;
       mark.epoch = epoch;
       mark.position = items;
       mark.whole = given == 0;
-      mark.last = false;
+      mark.last = mark.disordered = false;
       if (here) {
         detail::set_item_mark(*next, mark);
         co_yield give(*next);

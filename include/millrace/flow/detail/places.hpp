@@ -9,6 +9,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/item.hpp>
+#include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/stream.hpp>
 
 // How stages keep the places that epochs() gives its samples.
@@ -23,6 +24,13 @@ inline constexpr const char* cannot_make_empty =
 inline constexpr const char* cannot_leave_out =
     "it leaves out items of a type that cannot stand for an empty entry, so ranks would have unequally many batches: "
     "put it where items have mark_of() and a member `mark` or set_mark(), before batches are made";
+
+inline constexpr const char* cannot_reorder =
+    "it changes the order of items whose place cannot be changed, so the epoch would seem to end in its middle: put it "
+    "where items have mark_of() and a member `mark` or set_mark() (samples, or vectors of them), or use order::ordered";
+inline constexpr const char* cannot_end_alone =
+    "on_failure::stop is for one rank: the others would continue without it, and wait for ever in a step. Say "
+    "on_failure::skip, which keeps the sample's place, or on_failure::rethrow, or .uneven where no rank waits";
 
 inline constexpr const char* cannot_mix =
     "items of several sources have no common places, so there would be no equal batches and no state: mix the "
@@ -50,9 +58,28 @@ U entry_in_place(const F& f, [[maybe_unused]] epoch_mark mark, const char* stage
 template <class U, class F>
 inline constexpr bool has_entry_in_place = has_in_place_of<F, U> || can_be_empty<U>;
 
-/// What a stage that calls F for items of type T declares about places; `skips`: it may leave items out.
+/// What a stage that takes a policy declares about it.
+template <class U>
+stream<U> declare_policy(stream<U> made, const failure_policy& policy) {
+  if (policy.then != on_failure::stop) return made;
+  return std::move(made).declares(place_effect::ends_alone, 0, cannot_end_alone);
+}
+
+/// What a stage that yields items of type U in another order than theirs declares about places.
+template <class U>
+stream<U> declare_reordered(stream<U> made) {
+  if constexpr (has_mark_v<U> && !moves_place_v<U>) {
+    return std::move(made).declares(place_effect::loses, 0, cannot_reorder);
+  } else {
+    return std::move(made).declares(place_effect::reorders);
+  }
+}
+
+/// What a stage that calls F for items of type T declares about places.
 template <class T, class F, class U>
-stream<U> declare_mapped(stream<U> made, bool skips) {
+stream<U> declare_mapped(stream<U> made, const failure_policy& policy) {
+  const bool skips = policy.then == on_failure::skip;  // it may leave items out
+  made = detail::declare_policy(std::move(made), policy);
   if constexpr (marked_item<T>) {
     if constexpr (has_in_place_of<F, U> || can_be_empty<U>) {
       if (skips) made = std::move(made).declares(place_effect::makes_empty);

@@ -151,7 +151,7 @@ stream<Sample> windowed_epochs(async_generator<shard> list, std::shared_ptr<cons
           "resume: the state is inside a window of bucket_by_length(), a document of pack() or a sample of flat_map(): "
           "it does not go on with .equal, unless .uneven is said too and equal.fill() is after that stage");
     }
-    if (saved) equal->go_on(saved->epoch, saved->position);
+    if (saved) equal->go_on(saved->epoch, saved->position, saved->steps);
   }
   async_generator<Sample> samples =
       deal_windows<Sample>(std::move(list), std::move(store), kept_epochs_options(options), position,

@@ -65,6 +65,7 @@ MILLRACE_INLINE std::string epochs_position::state(const epoch_mark& delivered) 
   }  // else there were but empty entries since a resume
   now.rank = own ? its->options.rank.index : 0;
   now.world_size = own ? world_ : 0;
+  now.steps = own ? delivered.steps : 0;
   its->losses->write(now);
   return now.text();
 }

@@ -65,7 +65,7 @@ MILLRACE_INLINE std::shared_ptr<equal_state> begin_equal(const epochs_request& o
   if (options.equal == nullptr) return nullptr;
   const std::shared_ptr<equal_state>& equal = equal_batches_door::state(*options.equal);
   equal->begin(options.rank, options.seed, options.first_epoch, end_epoch_of(options.first_epoch, options.epochs));
-  equal->go_on(from.epoch, from.position);
+  equal->go_on(from.epoch, from.position, from.steps);
   return equal;
 }
 
@@ -349,6 +349,7 @@ MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved, std::uin
   begin.window = saved.window;
   begin.rank = saved.rank;
   begin.world_size = saved.world_size;
+  begin.steps = saved.steps;
   // The losses of a rank are in its own state; where all go on from one, one of them takes them over.
   if ((options.rank.index != 0 && saved.world_size == 0) || saved.index != begin.index) return;
   std::vector<std::string> names;

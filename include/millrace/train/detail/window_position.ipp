@@ -151,6 +151,7 @@ MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) 
   } else {
     const std::lock_guard known_lock(known_mutex_);
     now.stand_at(*order_, known_);
+    now.steps = delivered.steps;
     now.taken = inside ? delivered.part.taken : 0;
     now.taken_of = inside ? state_window(delivered.part.stage, batch_, world_) : 0;
     // Of equal_batches there may have been but empty entries since a resume.

@@ -38,6 +38,7 @@ class window_state {
   /// here, and of which one. Left out of the text where there are none.
   std::uint64_t taken = 0;
   std::uint64_t taken_of = 0;
+  std::uint64_t steps = 0;  ///< as epoch_state's
   std::string place;   ///< word_writer's; empty at an epoch's beginning
   epoch_state losses;  ///< its holes alone
 

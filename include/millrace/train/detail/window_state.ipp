@@ -39,12 +39,12 @@ MILLRACE_INLINE std::string window_state::unchecked_text() const {
   const auto member = [](const char* name, std::uint64_t value) {
     return ",\"" + std::string(name) + "\":" + std::to_string(value);
   };
-  std::string out = "{\"millrace\":\"epochs\",\"order\":\"window\"" + member("version", version) +
+  std::string out = "{\"millrace\":\"epochs\",\"order\":\"window\"" + member("version", steps == 0 ? 2 : version) +
                     member("seed", seed) + member("epoch", epoch) + member("position", position) +
                     member("rank", rank) + member("world_size", world_size) + member("shards", shards) +
                     member("window", window) + member("window_bytes", window_bytes) + ",\"list\":\"" + list.text() +
                     '"' + (taken == 0 ? std::string() : member("taken", taken) + member("taken_of", taken_of)) +
-                    losses.holes_text();
+                    (steps == 0 ? std::string() : member("steps", steps)) + losses.holes_text();
   if (!place.empty()) out += ",\"place\":\"" + place + '"';
   return out + '}';
 }
@@ -84,6 +84,7 @@ MILLRACE_INLINE window_state window_state::parse(std::string_view text) {
     out.taken_of = number("taken_of");
     if (out.taken > UINT32_MAX) fail("\"taken\" of the state is no number of batches or tokens");
   }
+  if (json->find("steps")) out.steps = number("steps");
   const std::optional<std::string_view> lost = json->find("holes");
   if (lost && !out.losses.read_holes(*lost)) fail("\"holes\" of the state are no numbers of shards and samples");
   out.place = json->find("place").value_or(std::string_view());
