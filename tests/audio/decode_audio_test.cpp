@@ -21,6 +21,7 @@
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "examples/common/encode_audio.hpp"
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace millrace;
@@ -79,6 +80,25 @@ TEST_CASE("samples with recordings become batches of values, lengths, labels and
   CHECK(all[1].field("label").values<std::int64_t>()[3] == 7);
   CHECK(all[1].field("audio_lengths").values<std::int64_t>()[3] == 800);
   CHECK(all[1].tags<origin>()[3].ordinal == 7);
+}
+
+TEST_CASE("of several recordings the first is taken, and one line says so") {
+  sample s = recordings(1).front();
+  const field first =
+      *std::find_if(s.fields.begin(), s.fields.end(), [](const field& f) { return f.data.size() > 99; });
+  s.fields.emplace_back("105.wav", first.data);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  audio_options named = parts;
+  named.field = "105.wav";
+  CHECK(audio_reader(named)(s).of.fields.size() == s.fields.size() - 1);
+  CHECK(audio_reader(parts)(s).sound.frames == 800);
+  CHECK(audio_reader(parts)(s).sound.frames == 800);
+  const std::string text = said.text();
+  CHECK_THAT(text, Contains("several fields of the sample are recordings (" + first.extension +
+                            ", 105.wav): the first in "
+                            "the archive, " +
+                            first.extension + ", is taken here and in samples alike"));
+  CHECK(text.find("several fields") == text.rfind("several fields"));
 }
 
 TEST_CASE("channels have an extent unless there is one by the options") {

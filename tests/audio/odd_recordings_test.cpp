@@ -441,6 +441,34 @@ TEST_CASE("a FLAC that does not say its length has all its frames") {
   CHECK_THAT(refusal(file.substr(0, file.size() / 2)), Contains("cut short"));
 }
 
+TEST_CASE("a header that says fewer frames than there are loses none") {
+  for (const std::size_t length : {20000, 4000, 4096 * 3}) {
+    const std::string file = encoded(length, flac);
+    const std::vector<float> whole = values(file);
+    REQUIRE(whole.size() == length);
+    test::captured_stderr said(test::captured_stderr::into::pipe);
+    const std::string odd = with(file, 22, number(1000, 4, true));
+    CHECK((values(odd) == whole));
+    CHECK((values(odd + id3v1()) == whole));
+    CHECK((values(odd, {.seconds = 0.0625, .crop = audio_crop::center}) ==
+           std::vector<float>(whole.begin() + static_cast<std::ptrdiff_t>(length / 2 - 500),
+                              whole.begin() + static_cast<std::ptrdiff_t>(length / 2 + 500))));
+    CHECK((values(odd + file) == joined(whole, whole)));
+    CHECK_THAT(said.text(), Contains("millrace: the FLAC: it has more frames than its header says: all are taken"));
+    CHECK_THAT(refusal(with(file, 22, number(length + 1, 4, true))), Contains("cut short"));
+  }
+  const std::string counted = encoded(400, aiff, 1, 8000);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  CHECK((values(with(counted, counted.find("COMM") + 10, number(100, 4, true))) == values(counted)));
+  CHECK_THAT(said.text(), Contains("millrace: the AIFF: it has more frames than its header says: all are taken"));
+  const std::string simple = encoded(400, au, 1, 8000);
+  const std::vector<float> whole = values(simple);
+  test::captured_stderr left_out(test::captured_stderr::into::pipe);
+  CHECK((values(simple + "more") == whole));
+  CHECK((values(simple + std::string(8, '\0')) == whole));
+  CHECK_THAT(left_out.text(), Contains("millrace: the AU: what follows its data is left out"));
+}
+
 TEST_CASE("chained Oggs give all links, one after the other") {
   for (const int format : {vorbis, opus}) {
     CAPTURE(format);
@@ -502,4 +530,5 @@ TEST_CASE("the odd recordings that were reported have the lengths that ffmpeg gi
   // Two links of 96312 values at 48 kHz, of each of which the first 312 are left out (RFC 7845, section 4.2), at the
   // 8 kHz that they were encoded from. ffmpeg 5.1 leaves them out of the first one alone.
   CHECK(odd("chained.ogg") == 32000);
+  CHECK(odd("third/header_says_fewer.flac") == 4000);
 }

@@ -200,6 +200,38 @@ TEST_CASE("features are found by name, and become fields of a sample") {
   CHECK(steps.find("length")->int64s == std::vector<std::int64_t>{2});
 }
 
+TEST_CASE("fields of tf.Examples are of one kind, and each name stands once") {
+  const auto one = [&](const std::string& features) { return sample_of(part(1, features)); };
+  const tf_fields fields({"x", "y"});
+  const tf_fields copy = fields;
+  CHECK(fields_of(fields(one(entry("x", int64s("\x07")) + entry("y", "")))) == "x=7 ");
+  CHECK(fields_of(copy(one(entry("x", int64s("\x08")) + entry("y", floats("abcd"))))) == "x=8 y=abcd ");
+  CHECK_THAT(failure_of([&] { copy(one(entry("x", floats("abcd")) + entry("y", ""))); }),
+             Contains("mem:x at byte 40, x#3: feature \"x\" is a list of floats, and in x#3 of integers"));
+  CHECK_THAT(failure_of([&] { fields(one(entry("x", "") + entry("y", strings({"a"})))); }), Contains("\"y\""));
+  // With no names, samples of several kinds may be meant.
+  const tf_fields any;
+  CHECK(fields_of(any(one(entry("x", int64s("\x07"))))) == "x=7 ");
+  CHECK(fields_of(any(one(entry("x", floats("abcd"))))) == "x=abcd ");
+  const std::string steps = part(2, entry("l", part(1, floats("abcd")) + part(1, int64s("\x01"))));
+  CHECK_THAT(failure_of([&] { any(sample_of(steps)); }),
+             Contains("the steps of the list \"l\" are floats and integers"));
+
+  const std::string two = entry("s", strings({"a", "b"}));
+  CHECK(fields_of(any(one(two + entry("s#2", strings({"c"})) + entry("s#01", strings({"d"}))))) ==
+        "s=a s#1=b s#01=d s#2=c ");
+  CHECK_THAT(
+      failure_of([&] { any(one(two + entry("s#1", strings({"c"})))); }),
+      Contains("mem:x at byte 40, x#3: two fields would be called \"s#1\": the feature of this name, and value 1 "
+               "of \"s\""));
+  CHECK(fields_of(tf_fields({"s#1"})(one(two + entry("s#1", strings({"c"}))))) == "s#1=c ");
+  CHECK_THAT(failure_of([&] { any(sample_of(part(1, two) + part(2, entry("s", part(1, strings({"c"})))))); }),
+             Contains("a feature of the context and a list have this name"));
+  sample s = one(two);
+  s.fields.emplace_back("s", bytes::copy("there"));
+  CHECK_THAT(failure_of([&] { any(s); }), Contains("the sample has one, and the record a feature of this name"));
+}
+
 TEST_CASE("what is no tf.Example is refused with the byte of the record") {
   const auto refusal = [](const std::string& record) {
     return failure_of([&] { tf_example(bytes::copy(record), where{"mem:x", 40, "x#3"}); });

@@ -23,6 +23,7 @@
 
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/failure_of.hpp"
 #include "tests/tar/archives.hpp"
 #include "tests/tar/packers.hpp"
 
@@ -94,6 +95,51 @@ TEST_CASE("a tar that may have been cut between two members is reported by name,
   const outcome plain = read(objects, untar_plain());
   CHECK(plain.members == 7);
   CHECK(plain.said == wanted);
+}
+
+TEST_CASE("bytes other than zeros after the end of a tar are reported with their place") {
+  const std::string zeros(2048, '\0');
+  const std::string hole = cut_behind(2) + zeros + tar_of(3);
+  const std::string wanted =
+      "millrace: untar: hole.tar: the archive ends with zeros at byte 2048, and bytes other than zero follow at byte "
+      "4096: they are not read (reader_options::concatenated goes on there)\n";
+  for (const bool plain : {false, true}) {
+    const std::vector<object> objects = {object("hole.tar", hole)};
+    const outcome got = plain ? read(objects, untar_plain()) : read(objects, untar());
+    CHECK(got.members == 2);
+    CHECK(got.said == wanted);
+  }
+  CHECK(read({object("hole.tar", cut_behind(2) + zeros + "x")}, untar()).said == wanted);
+  CHECK(read({object("whole.tar", cut_behind(2) + zeros + zeros)}, untar()).said.empty());
+  CHECK(read({object("packed.tar.gz", test::compress("gzip", hole))}, untar()).said.find("follow at byte 4096") !=
+        std::string::npos);
+
+  // However it is cut into pieces.
+  for (const std::size_t piece : {std::size_t(1), std::size_t(511), std::size_t(4095), hole.size()}) {
+    tar::reader reader("hole.tar");
+    tar::entry e;
+    for (std::size_t at = 0; at < hole.size(); at += piece) {
+      reader.feed(bytes::copy(hole.substr(at, piece)));
+      while (reader.next(e)) {
+      }
+    }
+    reader.finish();
+    CHECK(reader.warning().find("zeros at byte 2048, and bytes other than zero follow at byte 4096") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("an object that begins with zeros and has more is no tar") {
+  const auto failure = [](const std::string& content) {
+    return test::failure_of([&] { read({object("x.tar", content)}, untar()); });
+  };
+  CHECK_THAT(
+      failure(std::string(4096, '\0') + "data"),
+      Catch::Matchers::Contains("x.tar at byte 0: not a tar archive: it begins with zeros, and bytes other than zero "
+                                "follow at byte 4096"));
+  CHECK_THAT(failure(std::string(32768, '\0') + "\1CD001\1" + std::string(4096, '\0')),
+             Catch::Matchers::Contains("not a tar archive, but an ISO 9660 image"));
+  CHECK(failure(std::string(10240, '\0')) == "no error");
 }
 
 TEST_CASE("what is said of an archive comes before its last member is delivered") {

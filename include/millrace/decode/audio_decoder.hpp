@@ -78,9 +78,10 @@ class audio {
 /// The length is that of the data, whatever the header says: an MP3's frames are counted (without a LAME tag all of
 /// their values are sound); a WAV, AIFF, AU, CAF or W64 whose header has the length that pipes write is read to its
 /// end; chained Oggs and joined MP3s, WAVs, AIFFs and FLACs are decoded one after the other if they have one rate and
-/// number of channels, else they are an error. Where truncation cannot be detected (such headers, an Ogg without an
-/// end-of-stream page) a line in the log reports it, once for each kind; an MP3 without a Xing or Info header
-/// that was cut between two frames looks complete.
+/// number of channels, else they are an error; a FLAC or an AIFF with more frames than its header says is read whole,
+/// and a line says so. Where truncation cannot be detected (such headers, an Ogg without an end-of-stream page) a line
+/// on standard error reports it, once for each kind; an MP3 without a Xing or Info header that was cut between two
+/// frames looks complete.
 class audio_decoder {
  public:
   /// Throws configuration_error for invalid options.

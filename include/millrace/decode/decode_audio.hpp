@@ -76,6 +76,9 @@ class audio_reader {
 ///     samples | decode_audio({.rate = 16000, .channels = 1, .seconds = 4, .crop = audio_crop::random}) | batch(32)
 ///             | to_device(copies)
 ///
+/// If a sample has several recordings and audio_options::field is not set, the first in the archive is taken, and one
+/// line in the log says so.
+///
 /// Random parts are drawn from each sample's random numbers, sample::random(): a function of (seed, epoch, shard, the
 /// sample's number in it), with the seed and epoch of epochs() or shuffle_shards(). So they are the same for any number
 /// of threads and on any rank. A sample that is left out by `.failures`, of epochs() with an index or after

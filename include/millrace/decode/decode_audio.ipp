@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,6 +19,22 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
+namespace detail {
+
+MILLRACE_INLINE MILLRACE_NOINLINE void say_several_recordings(const sample& s, const field& taken) {
+  std::string recordings;
+  for (const field& f : s.fields) {
+    if (audio_kind_of(f.data.view()) == audio_kind::unknown) continue;
+    recordings += (recordings.empty() ? "" : ", ") + f.extension;
+  }
+  say_first("several recordings",
+            "several fields of the sample are recordings (" + recordings + "): the first in the archive, " +
+                taken.extension + ", is taken here and in samples alike; audio_options::field names another",
+            s.from.at(s.key));
+}
+
+}  // namespace detail
+
 MILLRACE_INLINE std::size_t audio_reader::field_of(const sample& s) const {
   const std::string_view name = decoder_.options().field;
   if (!name.empty()) static_cast<void>(s[name]);  // throws where there is none
@@ -26,7 +43,14 @@ MILLRACE_INLINE std::size_t audio_reader::field_of(const sample& s) const {
     const field& f = s.fields[i];
     const bool found = name.empty() ? detail::audio_kind_of(f.data.view()) != detail::audio_kind::unknown
                                     : f.extension == name;
-    if (found) return i;
+    if (found) {
+      const auto is_another = [](const field& other) {
+        return detail::audio_kind_of(other.data.view()) != detail::audio_kind::unknown;
+      };
+      const auto after = s.fields.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      if (name.empty() && std::any_of(after, s.fields.end(), is_another)) detail::say_several_recordings(s, f);
+      return i;
+    }
     has += (has.empty() ? "" : ", ") + f.extension;
   }
   throw decode_error("no field of the sample is a WAV, FLAC, Ogg, MP3, AIFF, AU, CAF or W64 (it has: " + has + ")",

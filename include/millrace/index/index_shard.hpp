@@ -246,12 +246,16 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
       came(more);
       reader.feed(std::move(more));
     }
-    // What the store has not said is known when the object has been read to its end; so is its checksum.
-    while ((check != nullptr || !source.total()) && !source.ended(fed)) {
-      const bytes more = co_await source.read(fed, options.part);
+    // What the store has not said is known when the object has been read to its end; so is its checksum, and whether
+    // nothing but zeros follows the archive.
+    while (!source.ended(fed) && (check != nullptr || !source.total() || reader.warning().empty())) {
+      bytes more = co_await source.read(fed, headers ? options.hop : options.part);
       fed += more.size();
       came(more);
+      reader.feed(std::move(more));
     }
+    reader.finish();
+    static_cast<void>(reader.next(e));  // throws where it was no tar
     if (check != nullptr) co_await check->compare(0);
     archive_warnings warnings(ex, options.report && !again);
     warnings.add(source.object(), reader.warning());

@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -71,6 +75,26 @@ class tf_example {
   where at_;
 };
 
+namespace detail {
+
+/// The kinds that features of given names have had first, and where. Thread-safe.
+class tf_kinds {
+ public:
+  explicit tf_kinds(std::size_t names) : all_(names) {}
+  /// Throws decode_error where name `i`, which is `name`, is of another kind in another record. `kind::none` is of any.
+  void compare(std::size_t i, const std::string& name, tf_feature::kind is, const sample& s);
+
+ private:
+  struct one {
+    std::atomic<tf_feature::kind> is{tf_feature::kind::none};
+    std::string place;
+  };
+  std::mutex mutex_;
+  std::vector<one> all_;
+};
+
+}  // namespace detail
+
 /// Makes the features of a record the fields of its sample, for stages that look for fields by name:
 ///
 ///     mill::epochs(records, how) | mill::map(mill::tf_fields({"image/encoded", "image/class/label"}))
@@ -87,16 +111,23 @@ class tf_example {
 /// come first; each feature list is then written as one feature that has the values of all steps, integers with a line
 /// feed between two steps.
 ///
-/// With `names`, only features and lists of these names become fields; one that is not there is a decode_error. Thread-
-/// safe; for map() or map_concurrent(). Entries of weight 0 are left as they are. Errors: decode_error, as of
-/// tf_example, with the sample's place, and for a sample without a field "record".
+/// With `names`, only features and lists of these names become fields. One that is not there is a decode_error, and so
+/// is one of another kind than in the record that this object or a copy of it has read first; the error names both.
+/// Thread-safe; for map() or map_concurrent(). Entries of weight 0 are left as they are. Errors: decode_error, as of
+/// tf_example, with the sample's place, for a sample without a field "record", for steps of one list that are of
+/// several kinds, and for a field that would have the name of another one: a feature "x#1" beside the second value of
+/// "x".
 class tf_fields {
  public:
-  explicit tf_fields(std::vector<std::string> names = {}) : names_(std::move(names)) {}
+  explicit tf_fields(std::vector<std::string> names = {})
+      : names_(std::move(names)), kinds_(std::make_shared<detail::tf_kinds>(names_.size())) {}
   sample operator()(sample s) const;
 
  private:
+  void check_names(const tf_example& all, const sample& s) const;
+
   std::vector<std::string> names_;
+  std::shared_ptr<detail::tf_kinds> kinds_;  // of these names
 };
 
 }  // namespace millrace

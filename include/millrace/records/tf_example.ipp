@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -235,6 +237,40 @@ const Named* find_named(const std::vector<Named>& all, std::string_view name) no
   return at == all.end() || at->name != name ? nullptr : &*at;
 }
 
+inline const char* shown(tf_feature::kind kind) noexcept {
+  constexpr const char* names[] = {"nothing", "byte strings", "floats", "integers"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+MILLRACE_INLINE void tf_kinds::compare(std::size_t i, const std::string& name, tf_feature::kind is, const sample& s) {
+  one& known = all_[i];
+  if (is == tf_feature::kind::none || known.is.load(std::memory_order_relaxed) == is) return;
+  const std::lock_guard lock(mutex_);
+  if (known.is == tf_feature::kind::none) {
+    known.place = s.key;
+    known.is = is;
+  }
+  if (known.is == is) return;
+  throw decode_error("feature \"" + name + "\" is a list of " + shown(is) + ", and in " + known.place + " of " +
+                         shown(known.is) + ": a feature that becomes a field is of one kind",
+                     s.from.at(s.key));
+}
+
+/// The kind of all steps of a list.
+MILLRACE_INLINE tf_feature::kind kind_of(const tf_feature_list& list, const sample& s) {
+  tf_feature::kind kind = tf_feature::kind::none;
+  for (const tf_feature& step : list.steps) {
+    if (step.of == tf_feature::kind::none) continue;
+    if (kind != tf_feature::kind::none && step.of != kind) {
+      throw decode_error("the steps of the list \"" + list.name + "\" are " + shown(kind) + " and " + shown(step.of) +
+                             ": as a field they are of one kind",
+                         s.from.at(s.key));
+    }
+    kind = step.of;
+  }
+  return kind;
+}
+
 /// Appends the fields of features that are written as one, of the name `name`.
 class tf_field_writer {
  public:
@@ -295,6 +331,47 @@ MILLRACE_INLINE const tf_feature& tf_example::operator[](std::string_view name) 
   throw decode_error("the record has no feature \"" + std::string(name) + "\" (it has: " + has + ")", at_);
 }
 
+/// Fields of one name could not be told apart: those of the sample, of features and of lists, and the values after the
+/// first one of byte strings.
+MILLRACE_INLINE void tf_fields::check_names(const tf_example& all, const sample& s) const {
+  const auto refuse = [&](const std::string& name, const std::string& why) {
+    throw decode_error("two fields would be called \"" + name + "\": " + why +
+                           ": give tf_fields() the names that are wanted, without one of them",
+                       s.from.at(s.key));
+  };
+  for (const field& f : s.fields) {
+    if (all.find(f.extension) != nullptr || all.find_list(f.extension) != nullptr) {
+      refuse(f.extension, "the sample has one, and the record a feature of this name");
+    }
+  }
+  std::vector<std::string_view> numbered;
+  const auto look = [&](const std::string& name) {
+    if (name.find('#') != std::string::npos) numbered.emplace_back(name);
+  };
+  for (const tf_feature& f : all.features()) look(f.name);
+  for (const tf_feature_list& l : all.lists()) {
+    look(l.name);
+    if (all.find(l.name) != nullptr) refuse(l.name, "a feature of the context and a list have this name");
+  }
+  if (numbered.empty()) return;
+  const auto compare = [&](const std::string& name, std::size_t values) {
+    for (const std::string_view other : numbered) {
+      const std::string_view rest = other.substr(std::min(name.size(), other.size()));
+      if (other.substr(0, name.size()) != name || rest.size() < 2 || rest.size() > 12 || rest[0] != '#') continue;
+      std::size_t number = 0;
+      const auto [end, failed] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), number);
+      if (failed != std::errc() || end != rest.data() + rest.size() || rest[1] == '0' || number >= values) continue;
+      refuse(std::string(other), "the feature of this name, and value " + std::to_string(number) + " of \"" + name + '"');
+    }
+  };
+  for (const tf_feature& f : all.features()) compare(f.name, f.strings.size());
+  for (const tf_feature_list& l : all.lists()) {
+    std::size_t values = 0;
+    for (const tf_feature& step : l.steps) values += step.strings.size();
+    compare(l.name, values);
+  }
+}
+
 MILLRACE_INLINE sample tf_fields::operator()(sample s) const {
   if (s.weight() == 0) return s;
   const bytes record = s["record"];
@@ -308,7 +385,13 @@ MILLRACE_INLINE sample tf_fields::operator()(sample s) const {
     if (all.find(name) != nullptr || all.find_list(name) != nullptr) continue;
     static_cast<void>(tf_example(record, s.from.at(s.key))[name]);  // throws, and names all that are there
   }
+  for (const tf_feature_list& l : all.lists()) static_cast<void>(detail::kind_of(l, s));
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const tf_feature* const f = all.find(names_[i]);
+    kinds_->compare(i, names_[i], f != nullptr ? f->of : detail::kind_of(*all.find_list(names_[i]), s), s);
+  }
   std::erase_if(s.fields, [](const field& f) { return f.extension == "record"; });
+  check_names(all, s);
   for (const tf_feature& f : all.features()) {
     detail::tf_field_writer out(s.fields, f.name);
     out.add(f);

@@ -201,8 +201,9 @@ namespace millrace::tar {
 ///
 /// Strictness: headers must have a right checksum, numbers and pax records must parse, and every member must be whole.
 /// Nothing is guessed, and the reader does not search for headers after a broken one. Sparse members and multi-volume
-/// archives are refused. Bytes after the end-of-archive block are ignored. Names are raw bytes; link targets and
-/// metadata are checked but not reported.
+/// archives are refused. Bytes after the end-of-archive block are not read; where they are not all zeros, warning()
+/// says so, and an object that begins with such a block is no tar, but an ISO 9660 image, for one. Names are raw bytes;
+/// link targets and metadata are checked but not reported.
 ///
 /// Errors: archive_error with the object, the byte offset of the block or record that is wrong (for a cut archive:
 /// where the input ended) and the member where it is known. After an error the reader stays broken: next() throws the
@@ -223,7 +224,8 @@ class reader {
 
   /// Gives the next piece of the archive, of any size. Pieces that next() has not reached yet are held.
   void feed(bytes piece) {
-    if (state_ == state::end || state_ == state::failed) return;
+    if (MILLRACE_UNLIKELY(state_ == state::end)) look_after_end(piece.view());
+    if (MILLRACE_UNLIKELY(state_ == state::end || state_ == state::failed)) return;
     in_.push(std::move(piece));
   }
 
@@ -246,7 +248,8 @@ class reader {
   }
 
   /// True once no further member can come: the end-of-archive block has been read, or finish() was called and every
-  /// member taken. The rest of the input, if any, need not be fetched.
+  /// member taken. The rest of the input, if any, has no members; whether it is zeros, as it should be, is known when
+  /// it has been fed, too.
   bool done() const noexcept { return state_ == state::end && !has_pending_; }
 
   /// What is unusual about the end of the archive, as a sentence; empty when nothing is, or before done().
@@ -263,6 +266,8 @@ class reader {
   bool on_header(const char* block, entry& out);
   void prefetch_behind(std::uint64_t size) noexcept;
   void on_zero_block(std::uint64_t at);
+  void look_after_end(std::string_view text);
+  void say_what_follows();
   bool begin_member(const char* block, std::uint64_t size, std::uint64_t at, entry& out);
   bool begin_odd(std::uint64_t size, std::uint64_t at, entry& out);
   void resolve_old_type(std::uint64_t size, std::uint64_t at, entry& out);
@@ -301,6 +306,12 @@ class reader {
   entry member_;
   detail::body_collector body_;
   char carry_[detail::block_bytes];
+
+  // After the end: where its zeros begin, how far was looked, and what follows them.
+  std::uint64_t zeros_at_ = 0;
+  std::uint64_t looked_ = 0;
+  std::string follows_;
+  std::string warning_;
 
   entry pending_;  // found by finish(), not taken yet
   std::string object_;

@@ -281,6 +281,7 @@ MILLRACE_INLINE void reader::finish() {
   if (ended_) return;
   ended_ = true;
   has_pending_ = step_or_break(pending_);
+  if (state_ == state::end && !follows_.empty() && warning_.empty()) say_what_follows();
 }
 
 MILLRACE_INLINE std::uint64_t reader::skip() {
@@ -290,6 +291,7 @@ MILLRACE_INLINE std::uint64_t reader::skip() {
 }
 
 MILLRACE_INLINE std::string_view reader::warning() const noexcept {
+  if (state_ == state::end && !warning_.empty()) return warning_;
   if (state_ != state::end || end_block_seen_ || in_.offset() == 0) return {};
   return lone_zero_block_ ? "only half of the end-of-archive block is there"
                           : "no end-of-archive block: the archive may have been cut between two members";
@@ -407,8 +409,41 @@ MILLRACE_INLINE MILLRACE_NOINLINE void reader::on_zero_block(std::uint64_t at) {
   lone_zero_block_ = true;
   if (end_block_seen_ && !options_.concatenated) {
     state_ = state::end;
+    zeros_at_ = at - detail::block_bytes;
+    looked_ = at + detail::block_bytes;
+    for (std::size_t n = in_.together(); n != 0; n = in_.together()) {
+      look_after_end({in_.here(), n});
+      in_.advance(n);
+    }
     in_.drop();
   }
+}
+
+/// The bytes at looked_ are these.
+MILLRACE_INLINE MILLRACE_NOINLINE void reader::look_after_end(std::string_view text) {
+  constexpr std::size_t wanted = 6;
+  if (follows_.size() == wanted) return;
+  if (follows_.empty()) {
+    const std::size_t zeros = std::min(text.find_first_not_of('\0'), text.size());
+    looked_ += zeros;
+    text.remove_prefix(zeros);
+  }
+  follows_ += text.substr(0, wanted - follows_.size());
+  if (follows_.size() == wanted) say_what_follows();
+}
+
+MILLRACE_INLINE void reader::say_what_follows() {
+  const std::string place = "bytes other than zero follow at byte " + std::to_string(looked_);
+  if (zeros_at_ != 0) {
+    warning_ = "the archive ends with zeros at byte " + std::to_string(zeros_at_) + ", and " + place +
+               ": they are not read (reader_options::concatenated goes on there)";
+    return;
+  }
+  constexpr std::uint64_t first_descriptor = 32768;
+  const bool iso = looked_ == first_descriptor && follows_.compare(1, 5, "CD001") == 0;
+  failure_ = iso ? "not a tar archive, but an ISO 9660 image" : "not a tar archive: it begins with zeros, and " + place;
+  failed_at_ = 0;
+  state_ = state::failed;
 }
 
 MILLRACE_INLINE bool reader::read_extended() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -163,6 +164,7 @@ inline bool is_unknown_length(std::uint64_t size) noexcept {
   const auto near = [size](std::uint64_t most, std::uint64_t below) { return size + below >= most && size <= most; };
   return near(0x80000040, 0x10040) || near(0xffffffff, 0xffff) || near(0x7f000040, 0x10040) || size >= 1ull << 62;
 }
+inline constexpr const char* more_than_said = "it has more frames than its header says: all are taken";
 inline constexpr const char* unknown_length_taken =
     "its header does not say how much there is: all that follows is taken, and where that was cut is not known";
 
@@ -202,6 +204,21 @@ class chunk_format {
     return at >= file.size();
   }
 };
+
+/// How many frames an AIFF's data are, by its chunk COMM at `common`; 0: of an encoding in which that is not known.
+inline std::uint64_t aiff_frames(std::string_view file, std::size_t common, std::uint64_t data) {
+  constexpr std::size_t encoding = 18;  // of AIFC
+  if (sound_number(file, common - 6, 4, true) < encoding || file.size() < common + 24) return 0;
+  if (file.substr(8, 4) == "AIFC") {
+    const std::string_view is = file.substr(common - 2 + encoding, 4);
+    constexpr std::string_view plain[] = {"NONE", "sowt", "twos", "raw ", "fl32", "FL32", "fl64", "FL64"};
+    if (std::find(std::begin(plain), std::end(plain), is) == std::end(plain)) return 0;
+  }
+  const std::uint64_t channels = sound_number(file, common - 2, 2, true);
+  const std::uint64_t bits = sound_number(file, common + 4, 2, true);
+  const std::uint64_t frame = channels * ((bits + 7) / 8);
+  return frame == 0 ? 0 : data / frame;
+}
 
 /// One WAV, AIFF, CAF or W64, which begins at the start of the file. Returns where it ends: the next one may follow.
 inline std::size_t find_chunked(const chunk_format& f, bool rf64, std::string_view file, sound_parts& out) {
@@ -261,10 +278,16 @@ inline std::size_t find_chunked(const chunk_format& f, bool rf64, std::string_vi
   }
   // libsndfile takes no more frames than are counted there.
   const bool counted = f.data == "SSND" && count != none && count < data;
-  if (counted && (unknown || sound_number(file, count, 4, true) == 0) && file.size() - data > f.head() + 8) {
-    if (part.head.empty()) part.head = file.substr(0, data);
-    put_sound_number(part.head, count, 4, true, 0xffffffff);
-    out.guess = unknown_length_taken;
+  if (counted && file.size() - data > f.head() + 8) {
+    const std::uint64_t said = sound_number(file, count, 4, true);
+    const std::uint64_t size = unknown ? 0 : std::min<std::uint64_t>(f.body(file, data), end - data - f.head());
+    const std::uint64_t offset = sound_number(file, data + f.head(), 4, true) + 8;
+    const bool more = said != 0 && size > offset && aiff_frames(file, count, size - offset) > said;
+    if (unknown || said == 0 || more) {
+      if (part.head.empty()) part.head = file.substr(0, data);
+      put_sound_number(part.head, count, 4, true, 0xffffffff);
+      out.guess = more && !unknown ? more_than_said : unknown_length_taken;
+    }
   }
   part.body = file.substr(part.head.size(), end - part.head.size());
   out.parts.push_back(std::move(part));
@@ -295,9 +318,78 @@ inline void find_au_part(std::string_view file, sound_parts& out) {
     out.guess = unknown_length_taken;
   } else if (size > left) {
     out.fault = "cut short";
+  } else if (size != 0 && file.find_first_not_of('\0', static_cast<std::size_t>(begin + size)) != file.npos) {
+    out.guess = "what follows its data is left out";
   }
   part.body = file.substr(part.head.size());
   out.parts.push_back(std::move(part));
+}
+
+/// The header of a FLAC's frame (RFC 9639).
+class flac_frame {
+ public:
+  std::uint64_t first = 0;  ///< its number, or of its first value where blocks differ in length
+  std::uint64_t block = 0;  ///< values of each channel
+  bool varies = false;
+
+  static std::optional<flac_frame> at(std::string_view file, std::size_t place) {
+    const auto byte = [&](std::size_t i) {
+      return place + i < file.size() ? static_cast<unsigned char>(file[place + i]) : 0U;
+    };
+    if (byte(0) != 0xff || (byte(1) & 0xfe) != 0xf8 || (byte(3) & 1) != 0 || byte(3) >> 4 > 10) return std::nullopt;
+    const unsigned block = byte(2) >> 4;
+    const unsigned rate = byte(2) & 15;
+    if (block == 0 || rate == 15) return std::nullopt;
+    flac_frame made;
+    made.varies = (byte(1) & 1) != 0;
+    std::size_t size = 4;
+    unsigned more = 0;  // bytes of the number, as UTF-8 has it
+    for (unsigned bit = 0x80; (byte(size) & bit) != 0 && bit > 1; bit >>= 1) ++more;
+    if (more == 1) return std::nullopt;
+    made.first = byte(size) & (more == 0 ? 0x7fU : 0x7fU >> more);
+    for (++size; more > 1; --more, ++size) {
+      if ((byte(size) & 0xc0) != 0x80) return std::nullopt;
+      made.first = made.first << 6 | (byte(size) & 0x3f);
+    }
+    made.block = block == 1 ? 192 : block < 6 ? 576U << (block - 2) : block < 8 ? 0 : 256U << (block - 8);
+    for (unsigned left = block == 6 ? 1 : block == 7 ? 2 : 0; left > 0; --left) {
+      made.block = made.block << 8 | byte(size++);
+    }
+    if (block == 6 || block == 7) ++made.block;
+    size += rate == 12 ? 1 : rate > 12 ? 2 : 0;
+    if (size >= file.size() - place) return std::nullopt;
+    unsigned crc = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      crc ^= byte(i);
+      for (int bit = 0; bit < 8; ++bit) crc = (crc << 1 ^ ((crc >> 7 & 1) * 0x07U)) & 0xff;
+    }
+    if (crc != byte(size)) return std::nullopt;
+    return made;
+  }
+};
+
+/// How many values of each channel a FLAC has, by its last frame, where these are more than `said`; else 0. `sound`: the
+/// place of its first frame.
+inline std::uint64_t flac_values_beyond(std::string_view file, std::size_t sound, std::uint64_t said) {
+  constexpr std::size_t most_frame = 1 << 20;
+  if (file.size() >= sound + 128 && file.substr(file.size() - 128, 3) == "TAG") file.remove_suffix(128);
+  const std::size_t least = std::max(sound, file.size() - std::min(file.size(), most_frame));
+  for (std::size_t at = file.size(); at-- > least;) {
+    if (file[at] != '\xff') continue;
+    const std::optional<flac_frame> last = flac_frame::at(file, at);
+    if (!last) continue;
+    const std::uint64_t before = last->varies ? last->first : last->first * sound_number(file, 10, 2, true);
+    const std::uint64_t values = before + last->block;
+    if (values == said) return 0;
+    if (values < said) continue;
+    unsigned crc = 0;  // of a frame with the checksum at its end: 0
+    for (const char c : file.substr(at)) {
+      crc ^= static_cast<unsigned>(static_cast<unsigned char>(c)) << 8;
+      for (int bit = 0; bit < 8; ++bit) crc = (crc << 1 ^ ((crc >> 15 & 1) * 0x8005U)) & 0xffff;
+    }
+    if (crc == 0) return values;
+  }
+  return 0;
 }
 
 /// FLAC: whole files, one after the other; tags may stand between them.
@@ -313,7 +405,8 @@ inline void find_flac_parts(std::string_view file, sound_parts& out) {
       last = (static_cast<unsigned char>(file[sound]) & 0x80) != 0;
       sound += 4 + static_cast<std::size_t>(sound_number(file, sound + 1, 3, true));
     }
-    at = std::min(sound, file.size());
+    const std::size_t sound_of_part = std::min(sound, file.size()) - begin;
+    at = begin + sound_of_part;
     const auto begins_one = [file](std::size_t i) {
       constexpr std::string_view length("\0\0\x22", 3);  // of the block that comes first
       return file.size() - i >= 8 && (file[i + 4] & 0x7f) == 0 && file.substr(i + 5, 3) == length;
@@ -322,6 +415,17 @@ inline void find_flac_parts(std::string_view file, sound_parts& out) {
     while (at != std::string_view::npos && !begins_one(at)) at = file.find("fLaC", at + 1);
     sound_part part;
     part.body = file.substr(begin, at == std::string_view::npos ? at : at - begin);
+    if (part.body.size() >= 26) {
+      const auto low = static_cast<unsigned char>(part.body[21]);
+      const std::uint64_t said = static_cast<std::uint64_t>(low & 15U) << 32 | sound_number(part.body, 22, 4, true);
+      if (const std::uint64_t values = said == 0 ? 0 : flac_values_beyond(part.body, sound_of_part, said)) {
+        part.head = part.body.substr(0, 26);
+        put_sound_number(part.head, 22, 4, true, values & 0xffffffff);
+        part.head[21] = static_cast<char>((low & 0xf0U) | (values >> 32 & 15U));
+        part.body.remove_prefix(26);
+        out.guess = more_than_said;
+      }
+    }
     out.parts.push_back(std::move(part));
     if (at == std::string_view::npos) return;
     begin = at;
@@ -515,7 +619,7 @@ class mpeg_parts {
     if (said && *said > count_ && !itself) {
       fault("cut short: it says that it has " + std::to_string(*said) + " frames, and has " + std::to_string(count_));
     }
-    if (said && *said < count_) out_.guess = "it has more frames than its header says: all are taken";
+    if (said && *said < count_) out_.guess = more_than_said;
     if (header_ && header_->frames_at != 0) {
       if (head_.empty() && *said != count_) {
         head_ = file_.substr(begin_, header_size_);
