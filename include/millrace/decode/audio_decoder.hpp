@@ -80,7 +80,7 @@ class audio {
 /// end; chained Oggs and joined MP3s, WAVs, AIFFs and FLACs are decoded one after the other if they have one rate and
 /// number of channels, else they are an error; a FLAC or an AIFF with more frames than its header says is read whole,
 /// and a line says so. Where truncation cannot be detected (such headers, an Ogg without an end-of-stream page) a line
-/// on standard error reports it, once for each kind; an MP3 without a Xing or Info header that was cut between two
+/// in the log reports it, once for each kind; an MP3 without a Xing or Info header that was cut between two
 /// frames looks complete.
 class audio_decoder {
  public:
