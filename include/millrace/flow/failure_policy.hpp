@@ -23,7 +23,7 @@ namespace millrace::inline MILLRACE_ABI {
 enum class on_failure {
   rethrow,  ///< the exception ends the stream
   skip,     ///< the item is left out, counted and reported
-  stop,     ///< the stream ends before the item, without an exception; reported
+  stop,     ///< the stream ends before the item, without an exception; reported. After epochs(), for one rank alone
 };
 
 /// What a stage does with bad items, and how many of them it tolerates:

@@ -108,7 +108,9 @@ class epoch_plan {
   std::uint64_t least_rank_samples = 0;
   std::uint64_t most_rank_samples = 0;
   std::uint64_t slice_visits = 0;  ///< of the requests; the others are for slices that lie in two shards
-  std::uint64_t rank_memory = 0;   ///< bytes of the slices that a rank has open, at most; by the mean without an index
+  /// Bytes of the slices that a rank has open, at most; without an index, and of more than 2^18 samples, by the mean of
+  /// samples (of the shard with the largest ones).
+  std::uint64_t rank_memory = 0;
   shuffle_quality quality;
   bool homes = false;        ///< the samples have homes on several hosts
   shuffle_quality homeless;  ///< then, what the quality would be without
@@ -159,8 +161,16 @@ inline std::string from_to(std::uint64_t least, std::uint64_t most) {
   return least == most ? std::to_string(most) : std::to_string(least) + " to " + std::to_string(most);
 }
 
-/// The most bytes of `slice` samples in a row, anywhere in the shards laid end to end and round to the first.
-inline std::uint64_t largest_slice(const index_set& indexes, std::uint64_t slice) {
+/// The most bytes of `slice` samples in a row, anywhere in the shards laid end to end and round to the first. Of more
+/// than `looked_at` samples, whose rows are not read: by the mean of the shard with the largest ones.
+inline std::uint64_t largest_slice(const index_set& indexes, std::uint64_t slice, std::uint64_t looked_at = 1 << 18) {
+  if (indexes.counts()->samples() > looked_at) {
+    std::uint64_t mean = 0;
+    for (const shard_index& index : indexes) {
+      if (index.samples() != 0) mean = std::max(mean, index.sample_bytes() / index.samples() + 1);
+    }
+    return mean * std::min(slice, indexes.samples());
+  }
   std::vector<std::uint64_t> sizes;
   sizes.reserve(static_cast<std::size_t>(indexes.samples()));
   for (const shard_index& index : indexes) {

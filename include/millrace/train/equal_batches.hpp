@@ -277,6 +277,7 @@ class equal_run {
     const rank_setting settings[] = {{"the seed", s.seed},
                                      {".first_epoch", s.first_epoch},
                                      {"the last epoch", s.end_epoch},
+                                     {"the step of the state", s.steps_before},
                                      {"the size of a batch", s.batch},
                                      {"how uneven epochs end", static_cast<std::uint64_t>(s.how)},
                                      {"the digest of the list", s.list.low}};

@@ -24,6 +24,10 @@ class range_choice final : public sample_choice {
   range_choice(std::uint64_t begin, std::uint64_t end, bool clipped)
       : sample_choice(kind::subset, {}), begin_(begin), end_(end), clipped_(clipped) {}
   std::uint32_t of(const indexed_sample& s) const override { return s.number >= begin_ && s.number < end_ ? 1 : 0; }
+  bool by_numbers(std::uint64_t samples, const std::function<void(std::uint64_t, std::uint64_t)>& take) const override {
+    if (begin_ < samples) take(begin_, std::min(end_, samples));
+    return true;
+  }
   void check(std::uint64_t samples) const override {
     if (end_ <= samples || clipped_) return;
     throw configuration_error("dataset: the subset is samples " + std::to_string(begin_) + " to " +
@@ -47,6 +51,10 @@ class list_choice final : public sample_choice {
       : sample_choice(kind::subset, {}), samples_(std::move(samples)) {}
   std::uint32_t of(const indexed_sample& s) const override {
     return std::binary_search(samples_.begin(), samples_.end(), s.number) ? 1 : 0;
+  }
+  bool by_numbers(std::uint64_t, const std::function<void(std::uint64_t, std::uint64_t)>& take) const override {
+    for (const std::uint64_t s : samples_) take(s, s + 1);
+    return true;
   }
   void check(std::uint64_t samples) const override {
     if (samples_.back() < samples) return;
@@ -107,6 +115,14 @@ MILLRACE_INLINE std::shared_ptr<const sample_choice> choice_of_words(sample_choi
   return std::make_shared<const words_choice>(is, how, std::move(words));
 }
 
+/// The bytes of sample `i`. `rows`: those that the one before was among, of the same index.
+MILLRACE_INLINE std::uint64_t bytes_of_sample(const shard_index& index, std::size_t i, shard_index::rows& rows) {
+  if (of_objects(index.format())) return index.end(i);
+  if (index.row_arrays() != nullptr) return index.end(i) - index.offset(i);
+  if (!rows.has(i)) rows = index.rows_of(i);
+  return rows.end(i) - rows.offset(i);
+}
+
 /// Calls `f` with each sample of the set, and its number in the index.
 template <class F>
 void each_sample(const index_set& set, const F& f) {
@@ -121,14 +137,7 @@ void each_sample(const index_set& set, const F& f) {
     for (std::size_t i = 0; i < index.samples(); ++i, ++number) {
       if (chosen != nullptr && !chosen->has(number)) continue;
       s.ordinal = i;
-      if (of_objects(index.format())) {
-        s.bytes = index.end(i);
-      } else if (index.row_arrays() != nullptr) {
-        s.bytes = index.end(i) - index.offset(i);
-      } else {
-        if (!rows.has(i)) rows = index.rows_of(i);
-        s.bytes = rows.end(i) - rows.offset(i);
-      }
+      s.bytes = bytes_of_sample(index, i, rows);
       s.key_hash = tar ? rows.key_hash(i) : index.key_hash(i);
       f(s, number, shard);
       ++s.number;
@@ -137,17 +146,66 @@ void each_sample(const index_set& set, const F& f) {
   }
 }
 
+/// Adds up ranges of samples, one after the other. Of a shard that is taken whole no row is read.
+class taken_ranges {
+ public:
+  explicit taken_ranges(const index_set& from, std::vector<std::uint64_t>& bits, std::vector<std::uint64_t>& entries)
+      : from_(from), bits_(bits), entries_(entries) {}
+
+  void take(std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t n = begin; n < end;) {
+      const std::uint64_t upto = std::min(end, n - n % 64 + 64);  // of one word
+      const std::uint64_t all = upto - n == 64 ? UINT64_MAX : (std::uint64_t{1} << (upto - n)) - 1;
+      bits_[static_cast<std::size_t>(n / 64)] |= all << n % 64;
+      n = upto;
+    }
+    while (begin < end) {
+      for (; first_ + from_[shard_].samples() <= begin; ++shard_) {
+        first_ += from_[shard_].samples();
+        rows_ = shard_index::rows();
+      }
+      const shard_index& index = from_[shard_];
+      const std::uint64_t upto = std::min(end, first_ + index.samples());
+      entries_[shard_] += upto - begin;
+      if (upto - begin == index.samples()) {
+        bytes_ += index.sample_bytes();
+      } else {
+        for (std::uint64_t n = begin; n < upto; ++n) {
+          bytes_ += bytes_of_sample(index, static_cast<std::size_t>(n - first_), rows_);
+        }
+      }
+      begin = upto;
+    }
+  }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  const index_set& from_;
+  std::vector<std::uint64_t>& bits_;
+  std::vector<std::uint64_t>& entries_;
+  std::size_t shard_ = 0;
+  std::uint64_t first_ = 0;  // number of its first sample
+  shard_index::rows rows_;   // of it
+  std::uint64_t bytes_ = 0;
+};
+
 MILLRACE_INLINE std::shared_ptr<const index_set> subset_of(const index_set& from, const sample_choice& by) {
   const std::uint64_t all = from.counts()->samples();
   std::vector<std::uint64_t> bits(static_cast<std::size_t>((all + 63) / 64), 0);
   std::vector<std::uint64_t> entries(from.size(), 0);
+  taken_ranges ranges(from, bits, entries);
   std::uint64_t bytes = 0;
-  each_sample(from, [&](const indexed_sample& s, std::uint64_t number, std::size_t shard) {
-    if (by.of(s) == 0) return;
-    bits[static_cast<std::size_t>(number / 64)] |= std::uint64_t{1} << number % 64;
-    ++entries[shard];
-    bytes += s.bytes;
-  });
+  if (from.selection() == nullptr &&
+      by.by_numbers(all, [&](std::uint64_t begin, std::uint64_t end) { ranges.take(begin, end); })) {
+    bytes = ranges.bytes();
+  } else {
+    each_sample(from, [&](const indexed_sample& s, std::uint64_t number, std::size_t shard) {
+      if (by.of(s) == 0) return;
+      bits[static_cast<std::size_t>(number / 64)] |= std::uint64_t{1} << number % 64;
+      ++entries[shard];
+      bytes += s.bytes;
+    });
+  }
   auto selection = std::make_shared<const sample_selection>(all, std::move(bits));
   if (selection->size() == 0) {
     throw configuration_error("dataset: the subset is empty: it has none of the " + std::to_string(from.samples()) +
