@@ -52,7 +52,10 @@ int stat(const std::string& directory) {
               directory.c_str(), number(r.segments), number(r.used), number(r.taken), shown(r.bytes).c_str(),
               number(r.blocks));
   for (const folder::data_set& d : r.sets) {
-    std::printf("  %s: %s, last used %s\n", d.prefix.c_str(), shown(d.bytes).c_str(), utc(d.used).c_str());
+    std::string endpoint = mill::detail::shown_endpoint(d.prefix);
+    if (!endpoint.empty()) endpoint.insert(0, ", of ");
+    std::printf("  %s: %s, last used %s%s\n", mill::detail::shown_name(d.prefix).c_str(), shown(d.bytes).c_str(),
+                utc(d.used).c_str(), endpoint.c_str());
   }
   if (!r.damaged.empty()) {
     std::printf("blocks without a whole header: %zu; millrace-cache verify says which\n", r.damaged.size());

@@ -33,10 +33,13 @@ class memory_store final : public storage {
   std::string encoding;
   duration pause{0};
   bool keeps_checksums = false;
+  bool compares_whole = false;  ///< in read(), as S3
+  std::string server;           ///< host()
   bool damaged_on_the_way = false;
   mutable std::uint64_t reads = 0, read_bytes = 0, checks = 0, second_readings = 0;
 
   bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
+  std::string host(std::string_view) const override { return server; }
   task<part> read(shard object, std::string wanted, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
     ++reads;
@@ -49,6 +52,8 @@ class memory_store final : public storage {
     std::copy(asked.begin(), asked.end(), memory.data());
     if (damaged_on_the_way && !asked.empty()) memory.data()[0] = static_cast<char>(memory.data()[0] ^ 1);
     part p;
+    p.whole = compares_whole && offset == 0 && length >= all.size();
+    if (p.whole && damaged_on_the_way) throw s3::checksum_error("not what the store has", where{object.url, {}, {}});
     p.data = memory.share(0, asked.size());
     p.total = all.size();
     p.etag = etag;
@@ -71,6 +76,7 @@ class memory_store final : public storage {
     comparison(std::string version, std::string all) : etag_(std::move(version)), all_(std::move(all)) {}
     const std::string& etag() const noexcept override { return etag_; }
     void add(const bytes& data, const running_crc&) override { came_ += data.view(); }
+    std::unique_ptr<object_check> fork() const override { return std::make_unique<comparison>(*this); }
     task<void> compare(std::uint64_t) override {
       if (came_ != all_) throw s3::checksum_error("not what the store has", where{});
       co_return;

@@ -3,6 +3,8 @@
 #include <millrace/shards/disk_cache.hpp>
 
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -11,9 +13,12 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
+#include <millrace/base/log.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/loop/detail/descriptors.hpp>
 #include <millrace/testing/jumping_loop.hpp>
 
 #include "tests/shards/cache_support.hpp"
@@ -81,6 +86,16 @@ struct fixture {
     CHECK((p.data.view() == std::string_view(all).substr(block * MiB, MiB)));
     return store->reads - before;
   }
+  /// The same of all blocks of another object at once.
+  std::uint64_t read_other() {
+    const std::string& all = store->objects.at("mem:b");
+    const std::uint64_t before = store->reads;
+    const storage::part p = block_on(
+        coroutine_context(loop),
+        cache->read(shard("mem:b", all.size(), store->etag), std::string(), 0, all.size(), slab_pool(all.size())));
+    CHECK((p.data.view() == all));
+    return store->reads - before;
+  }
 };
 
 }  // namespace
@@ -131,4 +146,75 @@ TEST_CASE("a disk that fails to write turns the cache off for a minute, with one
   CHECK(f.read(1) == 1);
   CHECK(f.read(1) == 0);
   CHECK(f.cache->stats().admitted == 3);
+}
+
+TEST_CASE("without a descriptor for a segment, what is in the others is read from the disk", "[disk_cache]") {
+  fixture f;
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  for (std::uint64_t block = 0; block < blocks; ++block) CHECK(f.read(block) == 1);
+  f.cache = disk_cache(std::shared_ptr<const storage>(f.store),
+                       {.directory = f.in.path, .bytes = 64 * detail::disk_slots::slot_bytes, .keep_free = 0});
+  CHECK(f.read(0) == 0);  // of a segment that is open from now on
+  std::vector<detail::owned_fd> all;
+  struct ::rlimit most {};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &most) == 0);
+  const ::rlim_t before = most.rlim_cur;
+  most.rlim_cur = 256;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &most) == 0);
+  for (int fd = 0; fd >= 0; all.emplace_back(fd)) fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  f.store->objects["mem:b"] = test::random_text(8, 8 * MiB);
+  const std::uint64_t other = f.read_other();
+  const std::uint64_t same = f.read(0);
+  all.clear();
+  most.rlim_cur = before;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &most) == 0);
+  CHECK(other == 1);
+  CHECK(same == 0);
+  const std::string text = said.text();
+  INFO(text);
+  CHECK_THAT(text, Contains("disk_cache admits nothing, and tries again every minute: " + f.in.path +
+                            ": a segment of the cache cannot be made: Too many open files (ulimit -n)"));
+  CHECK(lines_of(text) == 1);
+  f.loop.advance(61s);
+  CHECK(f.read_other() == 1);
+  CHECK(f.read_other() == 0);
+}
+
+TEST_CASE("a limit of the sizes of files ends what is written, and not the program", "[disk_cache]") {
+  // In a child: the limit is that of a process, and its signal would end this one.
+  const std::string beyond = GENERATE("the index", "new segments", "slots of a segment that is there");
+  INFO(beyond);
+  fixture f;
+  if (beyond == "slots of a segment that is there") CHECK(f.read(0) == 1);
+  const test::cache_folder& in = f.in;
+  f.cache.reset();
+  if (beyond != "slots of a segment that is there") in.clear();
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    set_log([](void*, const log_record&) {});
+    const ::rlimit most{beyond == "the index" ? ::rlim_t(8192) : ::rlim_t(MiB), RLIM_INFINITY};
+    int wrong = ::setrlimit(RLIMIT_FSIZE, &most) == 0 ? 0 : 9;
+    try {
+      testing::jumping_loop loop;
+      const auto store = std::make_shared<test::memory_store>();
+      store->objects["mem:b"] = test::random_text(7, 2 * MiB);
+      const auto cache =
+          disk_cache(std::shared_ptr<const storage>(store),
+                     {.directory = in.path, .bytes = 64 * detail::disk_slots::slot_bytes, .keep_free = 0});
+      for (int i = 0; i < 2; ++i) {
+        const storage::part p =
+            block_on(coroutine_context(loop),
+                     cache->read(shard("mem:b", 2 * MiB, store->etag), std::string(), 0, 2 * MiB, slab_pool(2 * MiB)));
+        if (p.data.view() != store->objects.at("mem:b")) wrong = 1;
+      }
+      if (cache->stats().admitted != 0) wrong = 2;
+    } catch (...) {
+      wrong = 3;
+    }
+    ::_exit(wrong);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }

@@ -17,6 +17,7 @@
 #include <millrace/base/log.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/cache/cache_folder.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
@@ -131,6 +132,46 @@ void kill_processes(std::uint64_t kills, std::uint64_t seed) {
 
 TEST_CASE("processes that share three slots are killed at any moment", "[disk_cache]") {
   kill_processes(25, 1);
+}
+
+TEST_CASE("locks of a process that is killed are free, though it has forked a child that goes on", "[disk_cache]") {
+  const test::cache_folder in;
+  int ready[2], ends[2];
+  REQUIRE(::pipe(ready) == 0);
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    set_log([](void*, const log_record&) {});
+    const auto store = store_of(0);
+    const auto loop = make_event_loop();
+    const auto cache = disk_cache(std::shared_ptr<const storage>(store),
+                                  {.directory = in.path, .bytes = 16 * detail::disk_slots::slot_bytes, .keep_free = 0});
+    static_cast<void>(block_on(coroutine_context(*loop), cache->read(shard(url_of(0, 0), object_bytes, store->etag), "",
+                                                                     0, MiB, slab_pool(2 * MiB))));
+    const auto slots = detail::disk_slots::open(in.path, 64 * MiB, 0, true);
+    const auto claim = slots->try_claim(url_of(0, 1), 0, MiB);
+    if (::fork() == 0) {
+      char none;
+      ::close(ends[1]);
+      static_cast<void>(::write(ready[1], "", 1));
+      static_cast<void>(::read(ends[0], &none, 1));  // until the test ends
+      ::_exit(0);
+    }
+    for (;;) ::pause();
+  }
+  ::close(ends[0]);
+  char done;
+  REQUIRE(::read(ready[0], &done, 1) == 1);
+  const auto slots = detail::disk_slots::open(in.path, 64 * MiB, 0, true);
+  CHECK_FALSE(slots->try_claim(url_of(0, 1), 0, MiB));
+  CHECK(detail::cache_folder::inspect(in.path, false).used == 1);
+  ::kill(parent, SIGKILL);
+  CHECK(WIFSIGNALED(status_of(parent)));
+  CHECK(slots->try_claim(url_of(0, 1), 0, MiB));
+  CHECK(detail::cache_folder::inspect(in.path, false).used == 0);
+  ::close(ends[1]);
+  ::close(ready[0]);
+  ::close(ready[1]);
 }
 
 TEST_CASE("a thousand kills", "[disk_cache][slow]") {

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,6 +21,7 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/cache/cache_folder.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
@@ -440,6 +443,8 @@ TEST_CASE("links are not followed, and folders of others not used", "[disk_cache
     const std::string link = in.path + "/locks";  // cleared with it
     REQUIRE(::symlink(elsewhere.path.c_str(), link.c_str()) == 0);
     CHECK(off(link));
+    CHECK_THAT(said.text(), Contains("it is a symbolic link; name the folder that it points to, " + elsewhere.path));
+    return;
   }
   SECTION("a file") {
     const std::string name = GENERATE("index", "locks", "headers", "segment.000000");
@@ -457,6 +462,106 @@ TEST_CASE("links are not followed, and folders of others not used", "[disk_cache
     CHECK(off(in.path));
   }
   CHECK_THAT(said.text(), Contains("millrace: disk_cache is off, and tried again every minute: "));
+}
+
+TEST_CASE("a folder that holds other files is left as it is", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const std::string name = GENERATE("index", "locks", "headers", "segment.000000", "index.new", "notes.txt", "empty");
+  const std::string content = name == "empty" ? "" : "precious";
+  std::ofstream(in.path + '/' + name) << content;
+  {
+    const auto cache = cached(store, in);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+    CHECK(cache->stats().hits == 0);
+  }
+  CHECK_THAT(said.text(), Contains("disk_cache is off") && Contains(in.path) &&
+                              Contains("it is not one, and holds other files (" + name + ")"));
+  std::size_t files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(in.path)) {
+    CHECK(file.path().filename() == name);
+    ++files;
+  }
+  CHECK(files == 1);
+  std::ifstream f(in.path + '/' + name);
+  CHECK((std::string(std::istreambuf_iterator<char>(f), {}) == content));
+}
+
+TEST_CASE("a folder that is a cache without an index, or was left as one began, is a cache", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  if (GENERATE(true, false)) {
+    const auto cache = cached(store, in);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+    REQUIRE(::unlink((in.path + "/index").c_str()) == 0);
+  } else {
+    std::ofstream(in.path + "/locks") << "";
+    REQUIRE(::mkdir((in.path + "/lost+found").c_str(), 0700) == 0);
+  }
+  const auto cache = cached(store, in);
+  for (int i = 0; i < 2; ++i) read(loop, *cache, *store, "mem:0", 0, MiB);
+  CHECK(cache->stats().hits == 1);
+}
+
+TEST_CASE("files of a cache that others may read become private", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  const auto use = [&] {
+    const auto cache = cached(store, in);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+  };
+  use();
+  for (const char* name : {"index", "locks", "headers", "segment.000000"}) {
+    REQUIRE(::chmod((in.path + '/' + name).c_str(), 0644) == 0);
+  }
+  use();
+  for (const char* name : {"index", "locks", "headers", "segment.000000"}) {
+    struct ::stat s {};
+    REQUIRE(::stat((in.path + '/' + name).c_str(), &s) == 0);
+    INFO(name);
+    CHECK((s.st_mode & 0777) == 0600);
+  }
+}
+
+TEST_CASE("a cache that is larger than its .bytes of now says so", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({8 * MiB, 2 * MiB});
+  {
+    const auto cache = cached(store, in);
+    read(loop, *cache, *store, "mem:0", 0, 8 * MiB, 16 * MiB);
+  }
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto cache = cached(store, in, 4);
+  CHECK_THAT(said.text(), Contains(in.path + " takes 8.42 MB of the disk, more than the .bytes of now, 4.21 MB"));
+  read(loop, *cache, *store, "mem:0", 0, 8 * MiB, 16 * MiB);
+  read(loop, *cache, *store, "mem:1", 0, 2 * MiB);
+  CHECK(cache->stats().hits == 1);
+  CHECK(cache->stats().admitted == 0);
+}
+
+TEST_CASE("options keep their directory", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  const auto made = [](const std::string& folder_of_test) {
+    disk_cache_options o;
+    o.bytes = 64 * MiB;
+    o.keep_free = 0;
+    o.directory = folder_of_test + "/one of a name that no short string holds";
+    return o;
+  };
+  const disk_cache_options o = made(in.path);
+  const std::string other(in.path.size() + 43, 'x');  // in the memory that the name had
+  const auto cache = disk_cache(std::shared_ptr<const storage>(store), o);
+  for (int i = 0; i < 2; ++i) read(loop, *cache, *store, "mem:0", 0, MiB);
+  CHECK(cache->stats().hits == 1);
+  CHECK(std::filesystem::exists(in.path + "/one of a name that no short string holds/index"));
 }
 
 TEST_CASE("options that cannot work are errors", "[disk_cache]") {
@@ -533,6 +638,128 @@ TEST_CASE("the store's checksum is asked for until an object is cached that agre
   }
 }
 
+TEST_CASE("bytes that come from the store for what is damaged on the disk agree with its checksum", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({3 * MiB + 5000});
+  store->keeps_checksums = true;
+  const fetch_options by_parts{.shards = 1, .window = 2 * MiB, .part = MiB};
+  {
+    const auto cache = cached(store, in);
+    CHECK(fetched(loop, cache, *store, by_parts));
+    CHECK(fetched(loop, cache, *store, by_parts));
+    CHECK(store->checks == 1);
+  }
+  const std::string harmed = GENERATE("a header", "all headers", "a block", "the file of the blocks");
+  INFO(harmed);
+  const std::string headers = in.path + "/headers", segment = in.path + "/segment.000000";
+  const auto zero = [](const std::string& name, std::streamoff from, std::size_t n) {
+    std::fstream f(name, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(from);
+    f << std::string(n, '\0');
+  };
+  if (harmed == "a header") zero(headers, 4096, 4096);
+  if (harmed == "all headers") zero(headers, 0, std::size_t(16) << 10);
+  if (harmed == "a block") zero(segment, MiB + 5000, 1);
+  if (harmed == "the file of the blocks") REQUIRE(::truncate(segment.c_str(), MiB) == 0);
+  store->damaged_on_the_way = true;
+  for (int run = 0; run < 2; ++run) {
+    const auto cache = cached(store, in);
+    CHECK_THROWS_AS(fetched(loop, cache, *store, by_parts), s3::checksum_error);
+  }
+  store->damaged_on_the_way = false;
+  store->reads = 0;
+  const auto cache = cached(store, in);
+  CHECK(fetched(loop, cache, *store, by_parts));
+  CHECK(store->reads > 0);
+  store->reads = 0;
+  CHECK(fetched(loop, cache, *store, by_parts));
+  CHECK(store->reads == 0);
+}
+
+TEST_CASE("what came damaged by ranges is not delivered as a whole object", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({100'000});
+  store->keeps_checksums = true;
+  store->compares_whole = true;
+  const auto cache = cached(store, in);
+  const auto range = [&](std::uint64_t offset, std::size_t length) {
+    return block_on(coroutine_context(loop),
+                    cache->read(named(*store, "mem:0"), std::string(), offset, length, slab_pool(2 * MiB)));
+  };
+  store->damaged_on_the_way = true;
+  CHECK(range(0, 40'000).data.size() == 40'000);
+  CHECK(range(40'000, 60'000).data.size() == 60'000);
+  store->damaged_on_the_way = false;
+  // The part is read again, without the cache: nothing is lost.
+  CHECK(fetched(loop, cache, *store));
+  CHECK(store->checks == 1);
+  store->reads = 0;
+  CHECK(fetched(loop, cache, *store));
+  CHECK(store->reads == 1);
+  CHECK(fetched(loop, cache, *store));
+  CHECK(store->reads == 1);
+  CHECK(store->checks == 1);  // read() has compared it
+}
+
+TEST_CASE("an object named without its ETag that came damaged is not kept", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({3 * MiB});
+  store->keeps_checksums = true;
+  const auto cache = cached(store, in);
+  const auto whole = [](std::shared_ptr<const storage> from) -> task<std::size_t> {
+    std::vector<shard> names{shard("mem:0")};
+    auto chunks = from_range(std::move(names)) | fetch(from, {.shards = 1, .window = 2 * MiB, .part = MiB});
+    std::size_t came = 0;
+    while (auto c = co_await chunks.next()) came += c->data.size();
+    co_return came;
+  };
+  store->damaged_on_the_way = true;
+  CHECK_THROWS_AS(block_on(coroutine_context(loop), whole(cache)), s3::checksum_error);
+  store->damaged_on_the_way = false;
+  CHECK(block_on(coroutine_context(loop), whole(cache)) == 3 * MiB);
+}
+
+TEST_CASE("what a reading has found to be damaged is not said to be local", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({2 * MiB});
+  const auto cache = cached(store, in);
+  read(loop, *cache, *store, "mem:0", 0, 2 * MiB);
+  const shard object = named(*store, "mem:0");
+  REQUIRE(cache->is_local(object, MiB, MiB));
+  {
+    std::fstream f(in.path + "/segment.000000", std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(MiB + 1000);
+    f.put('!');
+  }
+  store->etag = "\"v2\"";  // which ends the reading from the store
+  CHECK_THROWS_AS(block_on(coroutine_context(loop), cache->read(object, "\"v1\"", MiB, MiB, slab_pool(2 * MiB))),
+                  changed_error);
+  CHECK_FALSE(cache->is_local(object, MiB, MiB));
+  CHECK(cache->is_local(object, 0, MiB));
+  CHECK(cache->held_on_disk(object, 0, 2 * MiB) == MiB);
+}
+
+TEST_CASE("objects of the same URL in two stores are two objects", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto one = store_of({1 * MiB}), other = store_of({1 * MiB});
+  other->objects["mem:0"] = random_text(77, MiB);
+  one->server = "http://127.0.0.1:9000";
+  other->server = "http://127.0.0.1:9001";
+  const auto first = cached(one, in), second = cached(other, in);
+  for (int round = 0; round < 2; ++round) {
+    read(loop, *first, *one, "mem:0", 0, MiB);
+    CHECK(second->is_local(named(*other, "mem:0"), 0, MiB) == (round == 1));
+    read(loop, *second, *other, "mem:0", 0, MiB);
+  }
+  CHECK(one->reads == 1);
+  CHECK(other->reads == 1);
+}
+
 TEST_CASE("a second reading is the store's, and what was cached is forgotten", "[disk_cache]") {
   loop_of_test loop;
   const folder in;
@@ -545,6 +772,31 @@ TEST_CASE("a second reading is the store's, and what was cached is forgotten", "
   CHECK(store->second_readings == 1);
   read(loop, *cache, *store, "mem:0", 0, MiB);
   CHECK(store->reads == 3);
+}
+
+TEST_CASE("what is said of a cache's folder has no passwords and no signatures", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = std::make_shared<memory_store>();
+  const std::string url = "https://user:passw0rd@example.org/train/0.tar?X-Amz-Signature=5ec/ret";
+  store->objects[url] = random_text(1, MiB);
+  const auto cache = cached(store, in);
+  read(loop, *cache, *store, url, 0, MiB);
+  {
+    std::fstream f(in.path + "/segment.000000", std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(5000);
+    f.put('!');
+  }
+  const detail::cache_folder::report r = detail::cache_folder::inspect(in.path, true);
+  REQUIRE(r.damaged.size() == 1);
+  CHECK_THAT(r.damaged[0], Contains("of https://example.org/train/0.tar: its data are damaged at byte 4096"));
+  const detail::cache_folder::report whole = detail::cache_folder::inspect(in.path, false);
+  REQUIRE(whole.sets.size() == 1);
+  CHECK(detail::shown_name(whole.sets[0].prefix) == "https://example.org/train/");
+  const std::string of_store = detail::cached_name("http://user:passw0rd@127.0.0.1:9000", "s3://b/train/");
+  CHECK(detail::shown_name(of_store) == "s3://b/train/");
+  CHECK(detail::shown_endpoint(of_store) == "http://127.0.0.1:9000");
+  CHECK(detail::cached_name("s3://b", "s3://b/train/") == "s3://b/train/");
 }
 
 TEST_CASE("on a loop without files nothing is cached", "[disk_cache]") {

@@ -22,7 +22,7 @@ class cache_folder {
  public:
   class data_set {
    public:
-    std::string prefix;  ///< of the URLs
+    std::string prefix;  ///< of their names: cached_name()
     std::uint64_t bytes = 0;
     std::int64_t used = 0;  ///< when a segment that holds some of it was last used, in seconds since 1970
   };
@@ -54,7 +54,6 @@ class cache_folder {
   static removed drop(const std::string& directory);
 
  private:
-  static owned_fd open_folder(const std::string& directory);
   static std::shared_ptr<disk_slots> opened(const std::string& directory);
 };
 

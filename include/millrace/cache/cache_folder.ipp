@@ -27,18 +27,10 @@
 
 namespace millrace::detail {
 
-MILLRACE_INLINE owned_fd cache_folder::open_folder(const std::string& directory) {
-  owned_fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (fd.get() < 0) {
-    throw io_error::of(errno, "cannot be opened as the folder of a cache", where{directory, std::nullopt, {}});
-  }
-  return fd;
-}
-
 MILLRACE_INLINE std::shared_ptr<disk_slots> cache_folder::opened(const std::string& directory) {
   const std::shared_ptr<disk_slots> s(new disk_slots);
   s->directory_ = directory;
-  s->folder_ = open_folder(directory);
+  s->folder_ = disk_slots::open_folder(directory);
   const where at{directory, std::nullopt, {}};
   s->index_ = owned_fd(::openat(s->folder_.get(), "index", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (s->index_.get() < 0) throw io_error::of(errno, "the folder holds no cache: its index cannot be opened", at);
@@ -98,14 +90,14 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
   for (std::uint64_t first = 0; first < slots; first += s->segment_slots_) {
     const std::uint64_t number = first / s->segment_slots_;
     int error = 0;
-    const owned_fd segment = s->open_segment(number, false, error);
+    const std::shared_ptr<owned_fd> segment = s->open_segment(number, false, error);
     struct ::stat file {};
-    if (segment.get() >= 0) {
+    if (segment != nullptr) {
       ++out.segments;
-      ::fstat(segment.get(), &file);
-      if (file_lock_taken(segment.get(), segment_lock)) ++out.used;
+      ::fstat(segment->get(), &file);
+      if (file_lock_taken(segment->get(), segment_lock)) ++out.used;
       // So that it is not given away meanwhile. While it is, nothing of it is there.
-      if (!set_file_lock(segment.get(), F_RDLCK, segment_lock)) continue;
+      if (!set_file_lock(segment->get(), F_RDLCK, segment_lock)) continue;
     }
     for (std::uint64_t slot = first; slot < std::min(slots, first + s->segment_slots_); ++slot) {
       if (positions[slot] == 0) continue;
@@ -123,7 +115,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
         if (!read_all(headers.get(), page.data(), cache_page, slot * cache_page) || !disk_slots::whole(h) ||
             h.high != e.high || h.low != e.low || h.generation != e.generation) {
           wrong = "its header is damaged";
-        } else if (segment.get() < 0) {
+        } else if (segment == nullptr) {
           wrong = "the file of the segment is gone";
         } else if (contents) {
           const std::uint64_t length = std::min<std::uint64_t>(block, h.total - h.block * block);
@@ -135,7 +127,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
               while (g + run < disk_slots::grains && h.has(g + run)) ++run;
             }
             const std::uint64_t to = slot % s->segment_slots_ * block + g * grain;
-            if (run != 0 && !read_all(segment.get(), data.data() + g * grain, run * grain, to)) {
+            if (run != 0 && !read_all(segment->get(), data.data() + g * grain, run * grain, to)) {
               wrong = "its data cannot be read";
             } else if (crc32c(0, data.data() + g * grain, n) != h.grain_crc[g]) {
               wrong = "its data are damaged at byte " + std::to_string(g * grain);
@@ -143,7 +135,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
           }
         }
         if (wrong.empty()) {
-          data_set& set = sets[std::string(url_folders::folder_of(h.url()))];
+          data_set& set = sets[std::string(url_folders::folder_of(h.name()))];
           const std::uint64_t there = std::uint64_t(e.filled) * grain;
           set.bytes += there;
           set.used = std::max<std::int64_t>(set.used, file.st_mtim.tv_sec);
@@ -156,7 +148,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
       }
       if (wrong.empty()) continue;
       std::string of;
-      if (disk_slots::whole(h)) of = ", block " + std::to_string(h.block) + " of " + std::string(h.url());
+      if (disk_slots::whole(h)) of = ", block " + std::to_string(h.block) + " of " + shown_name(h.name());
       out.damaged.push_back("segment " + std::to_string(number) + ", slot " +
                             std::to_string(slot % s->segment_slots_) + of + ": " + wrong);
     }
@@ -181,7 +173,7 @@ MILLRACE_INLINE cache_folder::removed cache_folder::drop(const std::string& dire
   const where at{directory, std::nullopt, {}};
   const std::shared_ptr<disk_slots> s(new disk_slots);
   s->directory_ = directory;
-  s->folder_ = open_folder(directory);
+  s->folder_ = disk_slots::open_folder(directory);
   char magic[sizeof cache_magic] = {};
   const int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   s->index_ = owned_fd(::openat(s->folder_.get(), "index", flags));
@@ -191,8 +183,8 @@ MILLRACE_INLINE cache_folder::removed cache_folder::drop(const std::string& dire
       std::memcmp(magic, cache_magic, sizeof magic) != 0) {
     throw io_error(EPROTO, "the folder holds no cache: its index is not that of one", at);
   }
-  s->locks_ = owned_fd(::openat(s->folder_.get(), "locks", flags));
-  for (int tries = 1000; s->locks_.get() >= 0 && !s->lock(allocation_lock); --tries) {
+  s->locks_ = open_with_locks(s->folder_.get(), "locks", flags);
+  for (int tries = 1000; s->locks_->get() >= 0 && !s->lock(allocation_lock); --tries) {
     if (tries == 0) throw io_error(EBUSY, "a process gives out slots of the cache: nothing was removed", at);
     ::poll(nullptr, 0, 2);
   }

@@ -28,13 +28,20 @@
 
 namespace millrace::detail {
 
+/// The name of an object in the cache: its URL, and before it, with a line feed between them, the store's endpoint
+/// where the URL does not say it. Objects of two stores that have the same URL are two.
+std::string cached_name(const std::string& endpoint, std::string_view url);
+/// Its URL and its endpoint for messages: without secrets.
+std::string shown_name(std::string_view name);
+std::string shown_endpoint(std::string_view name);
+
 /// One version of an object, as blocks are kept of it.
 class cached_version {
  public:
   cached_version() = default;
-  cached_version(std::string object, std::string tag) : url(std::move(object)), etag(std::move(tag)) {}
+  cached_version(std::string object, std::string tag) : name(std::move(object)), etag(std::move(tag)) {}
 
-  std::string url;
+  std::string name;  ///< of the object in the cache: see cached_name()
   std::string etag;
   std::string encoding;                ///< its Content-Encoding
   std::optional<std::uint64_t> total;  ///< its size
@@ -97,22 +104,24 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   bool replaced() const noexcept;
 
   /// Whether the index has all of [offset, end): a hint, which read() may not bear out. Of any version.
-  bool lists(const std::string& url, std::uint64_t offset, std::uint64_t end) const;
+  bool lists(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
   /// How many bytes of [offset, end) the index has: a hint likewise. Of a block that is there in part, as many as are
   /// there, at most those that are asked for.
-  std::uint64_t listed_bytes(const std::string& url, std::uint64_t offset, std::uint64_t end) const;
+  std::uint64_t listed_bytes(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
 
   class reading {
    public:
     reading() = default;
     bool hit = false;
-    bytes data;                          ///< what was asked for; less only where the object ends
-    cached_version version;              ///< as it was when it was admitted
-    std::vector<std::uint64_t> damaged;  ///< blocks whose slots hold damaged bytes
-    int error = 0;                       ///< errno of a read that failed
+    bytes data;              ///< what was asked for; less only where the object ends
+    cached_version version;  ///< as it was when it was admitted
+    /// Blocks that the index has and the slots do not, with their generations there: for not_there().
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> wrong;
+    std::size_t damaged = 0;  ///< of these, blocks whose slots hold damaged bytes
+    int error = 0;            ///< errno of a read that failed
   };
 
-  /// Bytes [offset, offset + length) of a version, all of them or none.
+  /// Bytes [offset, offset + length) of a version, all of them or none. Their sums are in the slab where it has any.
   MILLRACE_COROUTINE task<reading> read(cached_version wanted, std::uint64_t offset, std::size_t length,
                                         slab_pool slabs);
 
@@ -139,7 +148,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   };
   /// An empty one if another process has claimed one of the blocks, or this process the same bytes of one, more than
   /// the grain in which two ranges meet.
-  claim try_claim(const std::string& url, std::uint64_t offset, std::uint64_t end);
+  claim try_claim(const std::string& name, std::uint64_t offset, std::uint64_t end);
 
   /// The error of a write that would have left less of the disk free than it must.
   static constexpr int keeps_free = -1;
@@ -154,22 +163,31 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     const char* what = "";     ///< the operation that failed
   };
 
-  /// Writes bytes of a version that begin at `offset`, a multiple of grain_bytes; its total must be known. `damaged`:
-  /// blocks of which nothing is to be kept that is there. `data` is written from where it is if its memory is aligned
-  /// to grain_bytes, else from a copy.
-  MILLRACE_COROUTINE task<admission> write(claim own, cached_version version, std::uint64_t offset, bytes data,
-                                           std::vector<std::uint64_t> damaged);
+  /// Writes bytes of a version that begin at `offset`, a multiple of grain_bytes; its total must be known. `data` is
+  /// written from where it is if its memory is aligned to grain_bytes, else from a copy.
+  MILLRACE_COROUTINE task<admission> write(claim own, cached_version version, std::uint64_t offset, bytes data);
 
-  /// Forgets what is kept of [offset, end), and what this process is about to write of the same blocks.
-  void forget(const std::string& url, std::uint64_t offset, std::uint64_t end);
+  /// Forgets what is kept of [offset, end), what this process is about to write of the same blocks, and comparison().
+  void forget(const std::string& name, std::uint64_t offset, std::uint64_t end);
+  /// Takes blocks out of the index that a reading under a claim has found to be `wrong` there, if they are still.
+  void not_there(const std::string& name, const std::vector<std::pair<std::uint64_t, std::uint32_t>>& wrong);
 
   /// The size of an object, by the header of one of its blocks; nothing where that is not here.
   MILLRACE_COROUTINE task<std::optional<std::uint64_t>> total_of(cached_version wanted, std::uint64_t block);
 
-  /// Whether all blocks of a version are here and the object as a whole was compared with the store's checksum.
-  bool compared(const cached_version& version);
-  /// Notes that it was, for compared().
-  MILLRACE_COROUTINE task<void> note_compared(cached_version version);
+  /// What is known of the bytes of a version.
+  class comparison {
+   public:
+    comparison() = default;
+    explicit comparison(std::uint32_t sum) noexcept : crc(sum) {}
+    /// The CRC-32C of all of them, as they agreed with the store's checksum; nothing: the store keeps none.
+    std::optional<std::uint32_t> crc;
+  };
+  /// That, where the index has all blocks of a version: so the store need not be asked for its checksum. Nothing where
+  /// it must be. What is read may still come from the store: it has to have the CRC.
+  std::optional<comparison> compared(const cached_version& version) const;
+  /// Notes it, for compared().
+  MILLRACE_COROUTINE task<void> note_compared(cached_version version, comparison found);
 
   /// Slots that are taken.
   std::uint64_t used() const noexcept;
@@ -193,6 +211,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::uint32_t generation = 0;  // of the slot's content
     std::uint16_t filled = 0;      // grains that are there; 0: none
     std::uint16_t epoch = 0;       // of the segment: of another one, the entry is void
+                                   // Of a comparison(): no_slot, a CRC of the ETag, and in these two that of the bytes.
     std::uint32_t crc = 0;         // of what is before it
   };
   struct slot_header;
@@ -243,22 +262,29 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   static bool whole(const slot_header& h) noexcept;
   static void seal(slot_header& h) noexcept;
 
+  static owned_fd open_folder(const std::string& directory);
+  bool is_of_a_cache(const char* name) const noexcept;
+  void check_folder() const;
   void check_file(int fd, const char* name) const;
+  void keep_private(int fd, const char* name) const;  // that too
+  bool write_index(const void* data, std::size_t size, std::uint64_t offset) const noexcept;
   void open_index(std::uint64_t slots);
   /// What the index begins with; false if it is not that of a cache.
   bool read_index_head();
   std::uint64_t begin_entries() noexcept;
-  place place_of(const std::string& url, std::uint64_t block) const;
-  place mark_of(const std::string& url) const;
+  place place_of(const std::string& name, std::uint64_t block) const;
+  place mark_of(const std::string& name) const;
+  static std::uint32_t tag_sum(const std::string& etag, bool with_crc);
   std::optional<found> find(const place& p, bool to_insert = false) const;
   bool put(std::uint64_t position, entry e) const noexcept;
+  void take_out(const place& p, const std::uint32_t* generation = nullptr);
   bool lock(std::uint64_t byte) const noexcept;
   void unlock(std::uint64_t byte) const noexcept;
   void release(std::uint64_t number) noexcept;
   bool begin_writing(std::uint64_t number);
   bool try_allocating(bool& by_this_process);
   void end_allocating() noexcept;
-  owned_fd open_segment(std::uint64_t number, bool create, int& error) const;
+  std::shared_ptr<owned_fd> open_segment(std::uint64_t number, bool create, int& error) const;
   /// The descriptor of a segment, which this process uses from now on. Null if there is none yet, and with error 0 if
   /// it is being given away.
   std::shared_ptr<owned_fd> segment(std::uint64_t number, bool create, int& error);
@@ -274,7 +300,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   MILLRACE_COROUTINE static task<std::int64_t> transfer(file_request r, std::shared_ptr<owned_fd> fd, bytes memory);
   MILLRACE_COROUTINE task<bool> wait_for_allocating();
   /// Slots for keys without one: their entries; stops when there is no room.
-  MILLRACE_COROUTINE task<int> take_slots(const std::string& url, std::vector<block_part*>& without,
+  MILLRACE_COROUTINE task<int> take_slots(const std::string& name, std::vector<block_part*>& without,
                                           std::size_t& given);
   MILLRACE_COROUTINE task<int> grow(std::uint64_t slots);
   /// Gives a segment away, where one may be: its slots are those between `c.again` and `c.again_end` then.
@@ -287,7 +313,8 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   std::uint64_t entries_ = 0;   // of the index, a power of two, and `window` more
   std::uint64_t entries_at_ = 0;  // where they begin in the file
   std::uint64_t segment_slots_ = 0;
-  owned_fd folder_, index_, locks_;
+  owned_fd folder_, index_;
+  std::shared_ptr<owned_fd> locks_;
   std::shared_ptr<owned_fd> headers_;
   std::shared_ptr<owned_fd> known_headers_;  // the same file through the page cache: a 256th of what is read
   mutable std::mutex use_mutex_;  // of the next two; taken after mutex_

@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -37,7 +40,7 @@
 namespace millrace::detail {
 
 inline constexpr char cache_magic[8] = {'m', 'i', 'l', 'l', 'r', 'a', 'c', 'e'};
-inline constexpr std::uint32_t cache_format = 2;
+inline constexpr std::uint32_t cache_format = 3;
 inline constexpr std::uint64_t cache_page = 4096;  // of headers, and what the index begins with
 inline constexpr std::uint64_t allocation_lock = std::uint64_t(1) << 62;  // claims lock the bytes below
 inline constexpr std::uint64_t segment_lock = std::uint64_t(1) << 62;     // of a segment's file
@@ -56,6 +59,57 @@ MILLRACE_INLINE bool set_file_lock(int fd, short type, std::uint64_t byte) noexc
   }
 }
 
+/// Whether a file may not be written up to there (RLIMIT_FSIZE): the kernel would end the program by SIGXFSZ.
+MILLRACE_INLINE bool beyond_file_limit(std::uint64_t end) noexcept {
+  struct ::rlimit most {};
+  return ::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY && end > most.rlim_cur;
+}
+
+/// Descriptors that have locks. A child of fork() has copies of them, which would keep the locks of a parent that ends:
+/// there, before fork() returns, others take their numbers.
+class lock_descriptors {
+ public:
+  static lock_descriptors& all() {
+    static lock_descriptors* const one = new lock_descriptors;  // a process may fork until it ends
+    return *one;
+  }
+  /// A descriptor of a file, -1 with errno. While it is opened or closed no thread forks.
+  std::shared_ptr<owned_fd> open(int folder, const char* name, int flags) {
+    std::shared_ptr<owned_fd> opened(new owned_fd, [this](owned_fd* p) {
+      const std::lock_guard until_closed(mutex_);
+      std::erase(open_, p->get());
+      delete p;
+    });
+    const std::lock_guard until_opened(mutex_);
+    if (instead_.get() < 0) instead_ = owned_fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    open_.push_back(-1);
+    if (instead_.get() >= 0) open_.back() = ::openat(folder, name, flags, 0600);
+    *opened = owned_fd(open_.back());
+    if (open_.back() < 0) open_.pop_back();
+    return opened;
+  }
+
+ private:
+  lock_descriptors() {
+    ::pthread_atfork([] { all().mutex_.lock(); }, [] { all().mutex_.unlock(); },
+                     [] {
+                       lock_descriptors& here = all();
+                       for (const int fd : here.open_) ::dup3(here.instead_.get(), fd, O_CLOEXEC);
+                       here.open_.clear();
+                       here.mutex_.unlock();
+                     });
+  }
+
+  std::mutex mutex_;
+  std::vector<int> open_;
+  owned_fd instead_;
+};
+
+/// Opens a file for locks that end with this process, whatever it has forked.
+MILLRACE_INLINE std::shared_ptr<owned_fd> open_with_locks(int folder, const char* name, int flags) {
+  return lock_descriptors::all().open(folder, name, flags);
+}
+
 MILLRACE_INLINE bool file_lock_taken(int fd, std::uint64_t byte) noexcept {
   struct ::flock range {};
   range.l_type = F_WRLCK;
@@ -65,7 +119,23 @@ MILLRACE_INLINE bool file_lock_taken(int fd, std::uint64_t byte) noexcept {
   return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
+MILLRACE_INLINE std::string cached_name(const std::string& endpoint, std::string_view url) {
+  const bool says_it =
+      url.substr(0, endpoint.size()) == endpoint || url.substr(0, 7) == "http://" || url.substr(0, 8) == "https://";
+  return says_it ? std::string(url) : endpoint + '\n' + std::string(url);
+}
+
+MILLRACE_INLINE std::string shown_name(std::string_view name) {
+  return shown_url(std::string(name.substr(name.find('\n') + 1)));  // of no endpoint, all of it
+}
+
+MILLRACE_INLINE std::string shown_endpoint(std::string_view name) {
+  const std::size_t end = name.find('\n');
+  return end == std::string_view::npos ? std::string() : shown_url(std::string(name.substr(0, end)));
+}
+
 MILLRACE_INLINE std::string_view url_folders::folder_of(std::string_view url) noexcept {
+  if (url.substr(0, 7) == "http://" || url.substr(0, 8) == "https://") url = url.substr(0, url.find_first_of("?#"));
   const std::size_t slash = url.rfind('/');
   const std::size_t at = slash == std::string_view::npos ? url.rfind(':') : slash;
   return at == std::string_view::npos ? std::string_view() : url.substr(0, at + 1);
@@ -127,16 +197,16 @@ struct disk_slots::slot_header {
   std::uint64_t block;
   std::uint64_t total;  // of the object
   std::uint32_t generation;
-  std::uint16_t url_size, etag_size, encoding_size, unused;
+  std::uint16_t name_size, etag_size, encoding_size, unused;
   std::uint32_t unused_too;
   std::uint64_t there[grains / 64];  // a bit for each grain
   std::uint32_t grain_crc[grains];
-  char text[cache_page - 64 - grains / 8 - 4 * grains];  // URL, ETag, encoding
+  char text[cache_page - 64 - grains / 8 - 4 * grains];  // name, ETag, encoding
 
   bool has(std::size_t grain) const noexcept { return (there[grain / 64] >> (grain % 64) & 1) != 0; }
-  std::string_view url() const noexcept { return {text, url_size}; }
-  std::string_view etag() const noexcept { return {text + url_size, etag_size}; }
-  std::string_view encoding() const noexcept { return {text + url_size + etag_size, encoding_size}; }
+  std::string_view name() const noexcept { return {text, name_size}; }
+  std::string_view etag() const noexcept { return {text + name_size, etag_size}; }
+  std::string_view encoding() const noexcept { return {text + name_size + etag_size, encoding_size}; }
   std::uint32_t filled() const noexcept {
     int n = 0;
     for (const std::uint64_t word : there) n += std::popcount(word);
@@ -148,7 +218,7 @@ MILLRACE_INLINE bool disk_slots::whole(const slot_header& h) noexcept {
   static_assert(sizeof(index_head) == 96 && sizeof(entry) == 32 && sizeof(slot_header) == cache_page);
   return std::memcmp(h.magic, cache_magic, sizeof h.magic) == 0 && h.format == cache_format &&
          h.crc == crc32c(0, &h.high, sizeof h - offsetof(slot_header, high)) &&
-         std::size_t(h.url_size) + h.etag_size + h.encoding_size <= sizeof h.text;
+         std::size_t(h.name_size) + h.etag_size + h.encoding_size <= sizeof h.text;
 }
 
 MILLRACE_INLINE void disk_slots::seal(slot_header& h) noexcept {
@@ -158,8 +228,7 @@ MILLRACE_INLINE void disk_slots::seal(slot_header& h) noexcept {
 }
 
 MILLRACE_INLINE bool disk_slots::key_fits(const slot_header& h, const cached_version& v, std::uint64_t block) noexcept {
-  return h.block == block && h.url() == v.url && same_etag(h.etag(), v.etag) &&
-         (!v.total || *v.total == h.total);
+  return h.block == block && h.name() == v.name && same_etag(h.etag(), v.etag) && (!v.total || *v.total == h.total);
 }
 
 MILLRACE_INLINE void disk_slots::check_file(int fd, const char* name) const {
@@ -180,6 +249,61 @@ MILLRACE_INLINE bool disk_slots::is_remote(std::uint32_t file_system) noexcept {
   return false;
 }
 
+/// The folder itself; a link is refused, as what it points to may be another one tomorrow.
+MILLRACE_INLINE owned_fd disk_slots::open_folder(const std::string& directory) {
+  const where at{directory, std::nullopt, {}};
+  char target[4096];
+  const ::ssize_t link = ::readlink(directory.c_str(), target, sizeof target);
+  if (link >= 0) {
+    throw io_error(ELOOP,
+                   "cannot be the folder of a cache: it is a symbolic link; name the folder that it points to, " +
+                       std::string(target, static_cast<std::size_t>(link)),
+                   at);
+  }
+  owned_fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd.get() < 0) throw io_error::of(errno, "cannot be opened as the folder of a cache", at);
+  return fd;
+}
+
+/// Whether a file of the folder begins as those of a cache do.
+MILLRACE_INLINE bool disk_slots::is_of_a_cache(const char* name) const noexcept {
+  const owned_fd fd(::openat(folder_.get(), name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  char magic[sizeof cache_magic] = {};
+  return fd.get() >= 0 && ::pread(fd.get(), magic, sizeof magic, 0) == sizeof magic &&
+         std::memcmp(magic, cache_magic, sizeof magic) == 0;
+}
+
+/// Refuses a folder that holds something and is not that of a cache, whose files would be written over.
+MILLRACE_INLINE void disk_slots::check_folder() const {
+  const auto ours = [this] { return is_of_a_cache("locks") || is_of_a_cache("index"); };
+  if (ours()) return;
+  const int copy = ::openat(folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<::DIR, int (*)(::DIR*)> all(copy < 0 ? nullptr : ::fdopendir(copy), &::closedir);
+  if (all == nullptr) throw io_error::of(errno, "the folder of a cache cannot be read", where{directory_, {}, {}});
+  while (const ::dirent* one = ::readdir(all.get())) {
+    const std::string name = one->d_name;
+    struct ::stat s {};
+    if (name == "." || name == ".." || name == "lost+found") continue;
+    // As a process leaves it that is killed while it begins a cache.
+    if (name == "locks" && ::fstatat(folder_.get(), "locks", &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode) &&
+        s.st_size == 0) {
+      continue;
+    }
+    if (ours()) return;  // another process has begun one meanwhile
+    throw io_error(ENOTEMPTY,
+                   "cannot be used for a cache: it is not one, and holds other files (" + name +
+                       "): name a folder that is empty, or that is not there",
+                   where{directory_, {}, {}});
+  }
+}
+
+MILLRACE_INLINE void disk_slots::keep_private(int fd, const char* name) const {
+  check_file(fd, name);
+  struct ::stat s {};
+  if (::fstat(fd, &s) == 0 && ((s.st_mode & 077) == 0 || ::fchmod(fd, 0600) == 0)) return;
+  throw io_error::of(errno, "cannot be made readable for its owner alone", where{directory_ + '/' + name, {}, {}});
+}
+
 MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directory, std::uint64_t bytes,
                                                              double keep_free, bool wait) {
   const std::shared_ptr<disk_slots> made(new disk_slots);
@@ -190,11 +314,9 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
   if (::mkdir(made->directory_.c_str(), 0700) != 0 && errno != EEXIST) {
     throw io_error::of(errno, "the folder of a cache cannot be made", at);
   }
-  made->folder_ = owned_fd(::open(made->directory_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  made->folder_ = open_folder(made->directory_);
   struct ::stat s {};
-  if (made->folder_.get() < 0 || ::fstat(made->folder_.get(), &s) != 0) {
-    throw io_error::of(errno, "cannot be opened as the folder of a cache", at);
-  }
+  if (::fstat(made->folder_.get(), &s) != 0) throw io_error::of(errno, "cannot be opened as the folder of a cache", at);
   if (s.st_uid != ::geteuid()) throw io_error(EPERM, "the folder of a cache belongs to another user", at);
   if ((s.st_mode & 022) != 0) {
     throw io_error(EPERM, "the folder of a cache is one that other users may write to: chmod 700", at);
@@ -204,10 +326,16 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
   if (is_remote(static_cast<std::uint32_t>(fs.f_type))) {
     throw configuration_error("the folder of a disk cache is on a network file system, or on FUSE", at);
   }
+  made->check_folder();
   const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-  made->locks_ = owned_fd(::openat(made->folder_.get(), "locks", flags, 0600));
-  if (made->locks_.get() < 0) throw io_error::of(errno, "the file locks of a cache cannot be opened", at);
-  made->check_file(made->locks_.get(), "locks");
+  made->locks_ = open_with_locks(made->folder_.get(), "locks", flags);
+  if (made->locks_->get() < 0) throw io_error::of(errno, "the file locks of a cache cannot be opened", at);
+  made->keep_private(made->locks_->get(), "locks");
+  // What tells the folder from another one, whatever becomes of the index.
+  if (!made->is_of_a_cache("locks") &&
+      ::pwrite(made->locks_->get(), cache_magic, sizeof cache_magic, 0) != sizeof cache_magic) {
+    throw io_error::of(errno, "the file locks of a cache cannot be written", at);
+  }
   // Not F_OFD_SETLKW: this thread may be that of a loop on which the lock's owner runs.
   for (int tries = wait ? 1000 : 1; !made->lock(allocation_lock); --tries) {
     const int error = errno;
@@ -223,7 +351,7 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
   if (fd < 0) error = errno;
   made->headers_ = std::make_shared<owned_fd>(fd);
   if (error != 0) throw io_error::of(error, "the file headers of a cache cannot be opened", at);
-  made->check_file(fd, "headers");
+  made->keep_private(fd, "headers");
   const int known = ::openat(made->folder_.get(), "headers", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
   if (known < 0) throw io_error::of(errno, "the file headers of a cache cannot be opened", at);
   made->known_headers_ = std::make_shared<owned_fd>(known);
@@ -248,7 +376,9 @@ MILLRACE_INLINE bool disk_slots::read_index_head() {
   const bool ours = got == sizeof head && std::memcmp(head.magic, cache_magic, sizeof head.magic) == 0 &&
                     head.crc == head.sum();
   if (ours && head.format != cache_format) {
-    throw io_error(EPROTO, "the folder holds a cache of another format: use another folder, or delete it", at);
+    throw io_error(EPROTO,
+                   "the folder holds a cache of another format: use another folder, or remove it (millrace-cache drop)",
+                   at);
   }
   entries_ = head.entries;
   segment_slots_ = head.segment_slots;
@@ -262,6 +392,7 @@ MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
   const where at{directory_ + "/index", std::nullopt, {}};
   index_ = owned_fd(::openat(folder_.get(), "index", O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (index_.get() < 0 && errno != ENOENT) throw io_error::of(errno, "the index of a cache cannot be opened", at);
+  if (index_.get() >= 0) keep_private(index_.get(), "index");
   if (index_.get() >= 0 && read_index_head()) return;
   // A new one. Processes that still have the former one open find out by intact().
   entries_ = std::bit_ceil(std::max<std::uint64_t>(2 * slots, 1024));
@@ -279,7 +410,8 @@ MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
   index_ = owned_fd(::openat(folder_.get(), "index.new", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   // Allocated where the file system can, so that it is now that the disk is full, and not at any entry.
   const auto size = static_cast<off_t>(begin_entries());
-  if (index_.get() < 0 ||
+  errno = EFBIG;
+  if (index_.get() < 0 || beyond_file_limit(begin_entries()) ||
       (::fallocate(index_.get(), 0, 0, size) != 0 && (errno != EOPNOTSUPP || ::ftruncate(index_.get(), size) != 0)) ||
       ::pwrite(index_.get(), &head, sizeof head, 0) != sizeof head ||
       ::renameat(folder_.get(), "index.new", folder_.get(), "index") != 0) {
@@ -297,9 +429,9 @@ MILLRACE_INLINE bool disk_slots::replaced() const noexcept {
   return ::faccessat(AT_FDCWD, (directory_ + "/index").c_str(), F_OK, 0) == 0;
 }
 
-MILLRACE_INLINE disk_slots::place disk_slots::place_of(const std::string& url, std::uint64_t block) const {
+MILLRACE_INLINE disk_slots::place disk_slots::place_of(const std::string& name, std::uint64_t block) const {
   hasher128 h;
-  h.add(std::string_view(url));
+  h.add(std::string_view(name));
   h.add(block);
   place p;
   p.key = h.value();
@@ -307,8 +439,8 @@ MILLRACE_INLINE disk_slots::place disk_slots::place_of(const std::string& url, s
   return p;
 }
 
-MILLRACE_INLINE disk_slots::place disk_slots::mark_of(const std::string& url) const {
-  return place_of(url, ~std::uint64_t(0));  // no object has that block
+MILLRACE_INLINE disk_slots::place disk_slots::mark_of(const std::string& name) const {
+  return place_of(name, ~std::uint64_t(0));  // no object has that block
 }
 
 /// The entry of a key; or, with slot 0, the first that is free for it; nothing where none is. `to_insert`, under the
@@ -340,37 +472,45 @@ MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p
   return free;
 }
 
-MILLRACE_INLINE bool disk_slots::lists(const std::string& url, std::uint64_t offset, std::uint64_t end) const {
+MILLRACE_INLINE bool disk_slots::lists(const std::string& name, std::uint64_t offset, std::uint64_t end) const {
   for (const block_part& p : parts_of(offset, end)) {
-    const std::optional<found> there = find(place_of(url, p.block));
+    const std::optional<found> there = find(place_of(name, p.block));
     if (!there || there->at.slot == 0 || there->at.slot == no_slot) return false;
     if (there->at.filled < (p.end - p.begin + grain_bytes - 1) / grain_bytes) return false;
   }
   return true;
 }
 
-MILLRACE_INLINE std::uint64_t disk_slots::listed_bytes(const std::string& url, std::uint64_t offset,
+MILLRACE_INLINE std::uint64_t disk_slots::listed_bytes(const std::string& name, std::uint64_t offset,
                                                        std::uint64_t end) const {
   std::uint64_t bytes = 0;
   for (const block_part& p : parts_of(offset, end)) {
-    const std::optional<found> there = find(place_of(url, p.block));
+    const std::optional<found> there = find(place_of(name, p.block));
     if (!there || there->at.slot == 0 || there->at.slot == no_slot) continue;
     bytes += std::min<std::uint64_t>(p.end - p.begin, there->at.filled * grain_bytes);
   }
   return bytes;
 }
 
+/// False with errno where it cannot.
+MILLRACE_INLINE bool disk_slots::write_index(const void* data, std::size_t size, std::uint64_t offset) const noexcept {
+  errno = EFBIG;
+  if (beyond_file_limit(offset + size)) return false;
+  errno = EIO;
+  return ::pwrite(index_.get(), data, size, static_cast<off_t>(offset)) == static_cast<::ssize_t>(size);
+}
+
 MILLRACE_INLINE bool disk_slots::put(std::uint64_t position, entry e) const noexcept {
   e.crc = crc32c(0, &e, offsetof(entry, crc));
-  return ::pwrite(index_.get(), &e, sizeof e, static_cast<off_t>(entries_at_ + position * sizeof e)) == sizeof e;
+  return write_index(&e, sizeof e, entries_at_ + position * sizeof e);
 }
 
 MILLRACE_INLINE bool disk_slots::lock(std::uint64_t byte) const noexcept {
-  return set_file_lock(locks_.get(), F_WRLCK, byte);
+  return set_file_lock(locks_->get(), F_WRLCK, byte);
 }
 
 MILLRACE_INLINE void disk_slots::unlock(std::uint64_t byte) const noexcept {
-  set_file_lock(locks_.get(), F_UNLCK, byte);
+  set_file_lock(locks_->get(), F_UNLCK, byte);
 }
 
 MILLRACE_INLINE std::vector<disk_slots::block_part> disk_slots::parts_of(std::uint64_t offset, std::uint64_t end) {
@@ -386,13 +526,13 @@ MILLRACE_INLINE std::vector<disk_slots::block_part> disk_slots::parts_of(std::ui
   return parts;
 }
 
-MILLRACE_INLINE disk_slots::claim disk_slots::try_claim(const std::string& url, std::uint64_t offset,
+MILLRACE_INLINE disk_slots::claim disk_slots::try_claim(const std::string& name, std::uint64_t offset,
                                                         std::uint64_t end) {
   std::unique_lock guard(mutex_);
   const std::uint64_t number = ++claims_;
   const bool small = end - offset <= grain_bytes;
   for (const block_part& p : parts_of(offset, end)) {
-    const place at = place_of(url, p.block);
+    const place at = place_of(name, p.block);
     bool locked = false, overlaps = false;
     for (const held& h : held_) {
       if (h.home != at.home) continue;
@@ -454,20 +594,19 @@ MILLRACE_INLINE void disk_slots::end_allocating() noexcept {
   allocating_ = false;
 }
 
-MILLRACE_INLINE owned_fd disk_slots::open_segment(std::uint64_t number, bool create, int& error) const {
+MILLRACE_INLINE std::shared_ptr<owned_fd> disk_slots::open_segment(std::uint64_t number, bool create,
+                                                                   int& error) const {
   char name[32];
   std::snprintf(name, sizeof name, "segment.%06llu", static_cast<unsigned long long>(number));
   const int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | (create ? O_CREAT : 0);
-  int fd = ::openat(folder_.get(), name, flags | O_DIRECT, 0600);
-  if (fd < 0 && errno == EINVAL) fd = ::openat(folder_.get(), name, flags, 0600);
-  if (fd < 0) error = errno;
-  owned_fd opened(fd);
-  if (fd < 0) return opened;
+  std::shared_ptr<owned_fd> opened = open_with_locks(folder_.get(), name, flags | O_DIRECT);
+  if (opened->get() < 0 && errno == EINVAL) opened = open_with_locks(folder_.get(), name, flags);
   try {
-    check_file(fd, name);
+    if (opened->get() < 0) throw io_error(errno, "cannot be opened");
+    keep_private(opened->get(), name);
   } catch (const io_error& e) {
     error = e.code();
-    return owned_fd();
+    return nullptr;
   }
   return opened;
 }
@@ -477,13 +616,13 @@ MILLRACE_INLINE std::shared_ptr<owned_fd> disk_slots::segment(std::uint64_t numb
   if (segments_.size() <= number) segments_.resize(number + 1);
   used_segment& s = segments_[number];
   if (s.fd == nullptr) {
-    owned_fd opened = open_segment(number, create, error);
-    if (opened.get() < 0) return nullptr;
-    if (!set_file_lock(opened.get(), F_RDLCK, segment_lock)) {
+    std::shared_ptr<owned_fd> opened = open_segment(number, create, error);
+    if (opened == nullptr) return nullptr;
+    if (!set_file_lock(opened->get(), F_RDLCK, segment_lock)) {
       error = errno == EAGAIN || errno == EACCES ? 0 : errno;
       return nullptr;
     }
-    s.fd = std::make_shared<owned_fd>(std::move(opened));
+    s.fd = std::move(opened);
     s.epoch = read_epoch(number);
   }
   struct ::timespec now {};
@@ -548,7 +687,7 @@ MILLRACE_INLINE disk_slots::cursor disk_slots::read_cursor() const {
 
 MILLRACE_INLINE bool disk_slots::put(cursor c) const noexcept {
   c.crc = c.sum();
-  return ::pwrite(index_.get(), &c, sizeof c, offsetof(index_head, slots)) == sizeof c;
+  return write_index(&c, sizeof c, offsetof(index_head, slots));
 }
 
 MILLRACE_INLINE std::uint64_t disk_slots::used() const noexcept {
@@ -556,31 +695,52 @@ MILLRACE_INLINE std::uint64_t disk_slots::used() const noexcept {
   return c.next - (c.again_end - c.again);
 }
 
-MILLRACE_INLINE void disk_slots::forget(const std::string& url, std::uint64_t offset, std::uint64_t end) {
-  const std::lock_guard guard(mutex_);
-  for (const block_part& p : parts_of(offset, end)) {
-    const place at = place_of(url, p.block);
-    for (held& h : held_) h.forgotten = h.forgotten || h.key == at.key;
-    std::optional<found> there = find(at);
-    int error = 0;
-    if (!there || there->at.slot == 0 || there->at.slot == no_slot || segment_of(there->at, error) == nullptr) continue;
-    ++there->at.generation;
-    there->at.filled = 0;
-    put(there->position, there->at);
-  }
+MILLRACE_INLINE void disk_slots::take_out(const place& p, const std::uint32_t* generation) {
+  std::optional<found> there = find(p);
+  int error = 0;
+  if (!there || there->at.slot == 0 || there->at.slot == no_slot) return;
+  if (segment_of(there->at, error) == nullptr && error == 0) return;  // it is given away
+  if (generation != nullptr && there->at.generation != *generation) return;
+  ++there->at.generation;
+  there->at.filled = 0;
+  put(there->position, there->at);
 }
 
-MILLRACE_INLINE bool disk_slots::compared(const cached_version& version) {
-  constexpr std::uint64_t most = 16384;  // blocks that are looked up
-  if (!version.total || *version.total == 0 || *version.total > most * block_bytes) return false;
-  const std::string tag = plain_etag(version.etag);
-  const std::optional<found> mark = find(mark_of(version.url));
-  if (!mark || mark->at.slot != no_slot || mark->at.generation != crc32c(0, tag.data(), tag.size())) return false;
-  for (const block_part& p : parts_of(0, *version.total)) {
-    const std::optional<found> there = find(place_of(version.url, p.block));
-    if (!there || there->at.slot == 0 || there->at.filled < (p.end + grain_bytes - 1) / grain_bytes) return false;
+MILLRACE_INLINE void disk_slots::forget(const std::string& name, std::uint64_t offset, std::uint64_t end) {
+  const std::lock_guard guard(mutex_);
+  for (const block_part& p : parts_of(offset, end)) {
+    const place at = place_of(name, p.block);
+    for (held& h : held_) h.forgotten = h.forgotten || h.key == at.key;
+    take_out(at);
   }
-  return true;
+  std::optional<found> mark = find(mark_of(name));
+  if (!mark || mark->at.slot != no_slot) return;
+  mark->at.generation = ~mark->at.generation;  // of no ETag
+  put(mark->position, mark->at);
+}
+
+MILLRACE_INLINE void disk_slots::not_there(const std::string& name,
+                                           const std::vector<std::pair<std::uint64_t, std::uint32_t>>& wrong) {
+  const std::lock_guard guard(mutex_);
+  for (const auto& [block, generation] : wrong) take_out(place_of(name, block), &generation);
+}
+
+/// What stands for an ETag in the entry of a comparison, with or without a CRC of the bytes.
+MILLRACE_INLINE std::uint32_t disk_slots::tag_sum(const std::string& etag, bool with_crc) {
+  const std::string tag = plain_etag(etag) + (with_crc ? "" : "\n");
+  return crc32c(0, tag.data(), tag.size());
+}
+
+MILLRACE_INLINE std::optional<disk_slots::comparison> disk_slots::compared(const cached_version& version) const {
+  constexpr std::uint64_t most = 16384;  // blocks that are looked up
+  if (!version.total || *version.total == 0 || *version.total > most * block_bytes) return std::nullopt;
+  const std::optional<found> mark = find(mark_of(version.name));
+  if (!mark || mark->at.slot != no_slot) return std::nullopt;
+  const bool with_crc = mark->at.generation == tag_sum(version.etag, true);
+  if (!with_crc && mark->at.generation != tag_sum(version.etag, false)) return std::nullopt;
+  if (!lists(version.name, 0, *version.total)) return std::nullopt;
+  if (!with_crc) return comparison();
+  return comparison(mark->at.filled | static_cast<std::uint32_t>(mark->at.epoch) << 16);
 }
 
 MILLRACE_INLINE disk_slots::aligned disk_slots::aligned_bytes(std::size_t size) {
@@ -603,6 +763,7 @@ MILLRACE_INLINE disk_slots::aligned disk_slots::aligned_bytes(std::size_t size, 
 MILLRACE_COROUTINE_BODY task<std::int64_t> disk_slots::transfer(file_request r, std::shared_ptr<owned_fd> fd,
                                                                 bytes memory) {
   std::int64_t done = 0;
+  if (r.what == file_request::kind::write && beyond_file_limit(r.offset + r.size)) co_return -EFBIG;
   r.fd = fd->get();
   while (r.size > 0) {
     file_keep keep(fd);
@@ -622,7 +783,7 @@ MILLRACE_COROUTINE_BODY task<std::int64_t> disk_slots::transfer(file_request r, 
 
 MILLRACE_COROUTINE_BODY task<std::optional<std::uint64_t>> disk_slots::total_of(cached_version wanted,
                                                                                 std::uint64_t block) {
-  const std::optional<found> there = find(place_of(wanted.url, block));
+  const std::optional<found> there = find(place_of(wanted.name, block));
   if (!there || there->at.slot == 0 || there->at.slot == no_slot || there->at.filled == 0) co_return std::nullopt;
   aligned memory = aligned_bytes(cache_page);
   file_request r;
@@ -638,7 +799,7 @@ MILLRACE_COROUTINE_BODY task<std::optional<std::uint64_t>> disk_slots::total_of(
 MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_version wanted, std::uint64_t offset,
                                                                    std::size_t length, slab_pool slabs) {
   reading out;
-  protect(url_folders::folder_of(wanted.url));
+  protect(url_folders::folder_of(wanted.name));
   std::uint64_t end = offset + length;
   if (!wanted.total) {
     task<std::optional<std::uint64_t>> asking = total_of(wanted, offset / block_bytes);
@@ -650,7 +811,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
   const std::uint64_t begin = offset / grain_bytes * grain_bytes;
   std::vector<block_part> parts = parts_of(begin, end);
   for (block_part& p : parts) {
-    const std::optional<found> there = find(place_of(wanted.url, p.block));
+    const std::optional<found> there = find(place_of(wanted.name, p.block));
     if (!there || there->at.slot == 0 || there->at.slot == no_slot || there->at.filled == 0) co_return std::move(out);
     p.index = *there;
   }
@@ -679,9 +840,10 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     int error = 0;
     const std::shared_ptr<owned_fd> fd = segment_of(parts[i].index.at, error);
     if (fd == nullptr) {
-      if (error == 0) co_return std::move(out);
+      if (error == 0 || error == EMFILE || error == ENFILE) co_return std::move(out);  // what is open is read
       if (error != ENOENT) out.error = error;
-      for (std::size_t k = i; k < i + n; ++k) out.damaged.push_back(parts[k].block);
+      for (std::size_t k = i; k < i + n; ++k) out.wrong.emplace_back(parts[k].block, parts[k].index.at.generation);
+      out.damaged = n;
       co_return std::move(out);
     }
     file_request r;
@@ -721,6 +883,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     bool right = complete && got >= static_cast<std::int64_t>((to + grain_bytes - 1) / grain_bytes * grain_bytes) &&
                  whole(h);
     bool theirs = right && h.generation == p.index.at.generation && key_fits(h, wanted, p.block);
+    const bool wrong = !theirs;
     if (theirs) {
       for (std::size_t at = p.begin; at < p.end && right && theirs; at += grain_bytes) {
         const std::size_t grain = at / grain_bytes;
@@ -735,12 +898,13 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     }
     if (right && theirs) continue;
     all = false;
-    if (!right) out.damaged.push_back(p.block);
+    if (!right) ++out.damaged;
+    if (!right || wrong) out.wrong.emplace_back(p.block, p.index.at.generation);
   }
-  if (out.error != 0) out.damaged.clear();
+  if (out.error != 0) out.wrong.clear();
   if (!all || out.error != 0) co_return std::move(out);
   const auto& h = *reinterpret_cast<const slot_header*>(headers.data());
-  out.version.url = std::move(wanted.url);
+  out.version.name = std::move(wanted.name);
   out.version.etag = std::string(h.etag());
   out.version.encoding = std::string(h.encoding());
   out.version.total = h.total;
@@ -775,6 +939,7 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::grow(std::uint64_t slots) {
     if (::fstat(files[i]->get(), &s) != 0) co_return errno;
     const auto there = static_cast<std::uint64_t>(s.st_size);
     if (there >= least[i]) continue;
+    if (beyond_file_limit(due[i])) co_return EFBIG;
     if (!room_for(due[i] - there, keep_free_)) co_return room_for(due[i] - there, 0) ? keeps_free : ENOSPC;
     file_keep keep(files[i]);
     file_request r;
@@ -792,8 +957,8 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::grow(std::uint64_t slots) {
   co_return 0;
 }
 
-MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& url, std::vector<block_part*>& without,
-                                                        std::size_t& given) {
+MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& name, std::vector<block_part*>& without,
+                                                         std::size_t& given) {
   const bool ours = co_await wait_for_allocating();
   if (!ours) co_return 0;
   class until_end {
@@ -809,7 +974,7 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& url,
   cursor c = read_cursor();
   for (block_part* const p : without) {
     int error = 0;
-    const std::optional<found> there = find(place_of(url, p->block), true);  // another key may have come there
+    const std::optional<found> there = find(place_of(name, p->block), true);  // another key may have come there
     if (!there) continue;
     if (there->at.slot != 0) {
       if (segment_of(there->at, error) != nullptr) p->index = *there;
@@ -839,13 +1004,12 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& url,
     }
     const std::uint64_t slot = from_given ? c.again++ : c.next++;
     // The number first: a process that is killed here leaves a slot unused, and none with two owners.
-    const place at = place_of(url, p->block);
+    const place at = place_of(name, p->block);
     entry made;
     made.high = at.key.high;
     made.low = at.key.low;
     made.slot = static_cast<std::uint32_t>(slot + 1);
     made.epoch = epoch_of(slot / segment_slots_);
-    errno = EIO;
     if (!put(c) || !put(there->position, made)) co_return errno;
     p->index.at = made;
     p->index.position = there->position;
@@ -883,8 +1047,8 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::give_segment(cursor& c) {
   for (const candidate& one : all) {
     if (looked == 8) co_return 0;  // the others for the next block
     int error = 0;
-    const auto fd = std::make_shared<owned_fd>(open_segment(one.number, false, error));
-    if (fd->get() < 0 || !set_file_lock(fd->get(), F_WRLCK, segment_lock)) continue;  // a process uses it
+    const std::shared_ptr<owned_fd> fd = open_segment(one.number, false, error);
+    if (fd == nullptr || !set_file_lock(fd->get(), F_WRLCK, segment_lock)) continue;  // a process uses it
     set_file_lock(fd->get(), F_RDLCK, segment_lock);
     ++looked;
     const std::uint64_t first = one.number * segment_slots_;
@@ -900,10 +1064,10 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::give_segment(cursor& c) {
     for (std::size_t i = 0; i < n && !ours && static_cast<std::int64_t>((i + 1) * cache_page) <= got; ++i) {
       const auto& h = *reinterpret_cast<const slot_header*>(headers.data() + i * cache_page);
       if (!whole(h)) continue;
-      const std::optional<found> there = find(place_of(std::string(h.url()), h.block));
+      const std::optional<found> there = find(place_of(std::string(h.name()), h.block));
       if (!there || there->at.slot != first + i + 1) continue;
       const std::lock_guard guard(use_mutex_);
-      ours = folders_.find(h.url()) != nullptr;
+      ours = folders_.find(h.name()) != nullptr;
     }
     std::uint32_t epoch = read_epoch(one.number);
     if (!ours) {
@@ -912,12 +1076,7 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::give_segment(cursor& c) {
       // Void first: a process that is killed here leaves a segment that is the next to be given.
       c.again = first;
       c.again_end = first + n;
-      errno = EIO;
-      if (::pwrite(index_.get(), &epoch, sizeof epoch, static_cast<off_t>(cache_page + 4 * one.number)) !=
-              sizeof epoch ||
-          !put(c)) {
-        co_return errno;
-      }
+      if (!write_index(&epoch, sizeof epoch, cache_page + 4 * one.number) || !put(c)) co_return errno;
       set_file_lock(fd->get(), F_RDLCK, segment_lock);
     }
     {
@@ -936,8 +1095,7 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::give_segment(cursor& c) {
 }
 
 MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own, cached_version version,
-                                                                      std::uint64_t offset, bytes data,
-                                                                      std::vector<std::uint64_t> damaged) {
+                                                                      std::uint64_t offset, bytes data) {
   admission out;
   const std::uint64_t total = *version.total;
   std::uint64_t end = std::min(offset + data.size(), total);
@@ -945,11 +1103,11 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   if (end <= offset) co_return std::move(out);
   std::vector<block_part> parts = parts_of(offset, end);
   const std::size_t asked = parts.size();
-  if (version.url.size() + version.etag.size() + version.encoding.size() > sizeof(slot_header::text)) {
+  if (version.name.size() + version.etag.size() + version.encoding.size() > sizeof(slot_header::text)) {
     out.refused = asked;
     co_return std::move(out);
   }
-  protect(url_folders::folder_of(version.url));
+  protect(url_folders::folder_of(version.name));
   for (int tries = 0; !begin_writing(own.number_); ++tries) {
     if (tries == own_waits) {
       out.refused = asked;
@@ -959,7 +1117,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   }
   std::vector<block_part*> without;
   for (block_part& p : parts) {
-    if (const std::optional<found> there = find(place_of(version.url, p.block))) p.index = *there;
+    if (const std::optional<found> there = find(place_of(version.name, p.block))) p.index = *there;
     if (p.index.at.slot != 0 && segment_of(p.index.at, out.error) == nullptr) {
       out.what = "a segment of the cache cannot be opened";
       if (out.error != 0) co_return std::move(out);
@@ -968,7 +1126,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
     if (p.index.at.slot == 0) without.push_back(&p);
   }
   if (!without.empty()) {
-    out.error = co_await take_slots(version.url, without, out.given);
+    out.error = co_await take_slots(version.name, without, out.given);
     out.what = "a segment of the cache cannot be made";
   }
   std::erase_if(parts, [](const block_part& p) { return p.index.at.slot == 0; });
@@ -983,7 +1141,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   std::vector<spawned<std::int64_t>> jobs;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const block_part& p = parts[i];
-    if (p.index.at.filled == 0 || std::find(damaged.begin(), damaged.end(), p.block) != damaged.end()) continue;
+    if (p.index.at.filled == 0) continue;
     file_request r;
     r.data = headers.data() + i * cache_page;
     r.size = cache_page;
@@ -1029,10 +1187,10 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
       h.low = e.low;
       h.block = p.block;
       h.total = total;
-      h.url_size = static_cast<std::uint16_t>(version.url.size());
+      h.name_size = static_cast<std::uint16_t>(version.name.size());
       h.etag_size = static_cast<std::uint16_t>(version.etag.size());
       h.encoding_size = static_cast<std::uint16_t>(version.encoding.size());
-      const std::string text = version.url + version.etag + version.encoding;
+      const std::string text = version.name + version.etag + version.encoding;
       std::memcpy(h.text, text.data(), text.size());
       put(p.index.position, e);  // a miss, until it is written
     }
@@ -1104,9 +1262,8 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   co_return std::move(out);
 }
 
-MILLRACE_COROUTINE_BODY task<void> disk_slots::note_compared(cached_version version) {
-  const std::string tag = plain_etag(version.etag);
-  const place at = mark_of(version.url);
+MILLRACE_COROUTINE_BODY task<void> disk_slots::note_compared(cached_version version, comparison found_out) {
+  const place at = mark_of(version.name);
   const bool ours = co_await wait_for_allocating();
   if (!ours) co_return;
   if (const std::optional<found> there = find(at, true)) {
@@ -1114,8 +1271,9 @@ MILLRACE_COROUTINE_BODY task<void> disk_slots::note_compared(cached_version vers
     e.high = at.key.high;
     e.low = at.key.low;
     e.slot = no_slot;
-    e.generation = crc32c(0, tag.data(), tag.size());
-    e.filled = 0;
+    e.generation = tag_sum(version.etag, found_out.crc.has_value());
+    e.filled = static_cast<std::uint16_t>(found_out.crc.value_or(0));
+    e.epoch = static_cast<std::uint16_t>(found_out.crc.value_or(0) >> 16);
     put(there->position, e);
   }
   end_allocating();

@@ -14,6 +14,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/short_text.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/cache/disk_slots.hpp>
 #include <millrace/coro/async_generator.hpp>
@@ -24,8 +25,8 @@ namespace millrace::inline MILLRACE_ABI {
 
 /// See disk_cache().
 struct disk_cache_options {
-  std::string_view directory;  ///< on a local disk; made, with mode 0700, where it is missing. disk_cache() copies it
-  std::uint64_t bytes = 0;     ///< the most that it takes of the disk; must be given
+  short_text<4096> directory;  ///< on a local disk; made, with mode 0700, where it is missing, or empty; no link
+  std::uint64_t bytes = 0;     ///< the most that it takes of the disk, or less than it has; must be given
   double keep_free = 0.05;     ///< share of the file system that it leaves free
   bool wait_for_disk = false;  ///< reads wait where the disk is slower than the store, and all that fits is kept
 };
@@ -43,9 +44,9 @@ class disk_cache_state {
   /// The slots; null while the cache is off.
   std::shared_ptr<disk_slots> slots(const executor& ex);
   /// Whether the index has all blocks of a range, while the cache is on.
-  bool has(const shard& object, std::uint64_t offset, std::size_t length);
+  bool has(const shard& object, const std::string& name, std::uint64_t offset, std::size_t length);
   /// How many bytes of a range the index has; 0 while the cache is off.
-  std::uint64_t held(const shard& object, std::uint64_t offset, std::uint64_t length);
+  std::uint64_t held(const std::string& name, std::uint64_t offset, std::uint64_t length);
   /// Bytes of blocks that it has room for; 0 while the cache is off.
   std::uint64_t capacity();
   /// Whether writes are tried.
@@ -133,16 +134,16 @@ class basic_disk_cache_storage final : public storage {
   bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
   bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
   bool is_local(const shard& object, std::uint64_t offset, std::size_t length) const override {
-    return state_->has(object, offset, length);
+    return state_->has(object, name_of(object.url), offset, length);
   }
   /// While it is on.
   std::uint64_t caches_on_disk(std::string_view /*url*/) const override { return state_->capacity(); }
   std::uint64_t held_on_disk(const shard& object, std::uint64_t offset, std::uint64_t length) const override {
-    return state_->held(object, offset, length);
+    return state_->held(name_of(object.url), offset, length);
   }
   std::string host(std::string_view url) const override { return inner_->host(url); }
   async_generator<shard> list(std::string prefix) const override {
-    state_->protect(prefix);
+    state_->protect(name_of(prefix));
     return inner_->list(std::move(prefix));
   }
   /// And what waits to be written.
@@ -159,7 +160,8 @@ class basic_disk_cache_storage final : public storage {
   /// From the store; what is cached of these bytes is forgotten.
   task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         slab_pool slabs) const override;
-  /// Not asked for again, once all of the object is cached and has been compared.
+  /// The store is not asked for it again once all of the object is cached and has agreed with it: what is delivered is
+  /// then compared with the CRC-32C that it had, wherever it comes from.
   task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override;
 
   /// Since it was made. Any thread.
@@ -170,12 +172,12 @@ class basic_disk_cache_storage final : public storage {
   task<part> find_or_read(bool small, shard object, std::string etag, std::uint64_t offset, std::size_t length,
                           slab_pool slabs) const;
   static task<std::unique_ptr<object_check>> check_of(std::shared_ptr<const storage> inner,
-                                                      std::shared_ptr<detail::disk_cache_state> state, shard object,
-                                                      std::string etag);
+                                                      std::shared_ptr<detail::disk_cache_state> state, std::string name,
+                                                      shard object, std::string etag);
   static task<void> admit(std::shared_ptr<detail::disk_cache_state> state, std::shared_ptr<detail::disk_slots> slots,
-                          detail::disk_slots::claim own, detail::disk_write_share share,
-                          detail::cached_version version, std::uint64_t begin, bytes data,
-                          std::vector<std::uint64_t> damaged);
+                          detail::disk_slots::claim own, detail::disk_write_share share, detail::cached_version version,
+                          std::uint64_t begin, bytes data, bool compared);
+  std::string name_of(std::string_view url) const { return detail::cached_name(inner_->host(url), url); }
 
   const std::shared_ptr<const storage> inner_;
   const std::shared_ptr<detail::disk_cache_state> state_;
@@ -200,17 +202,20 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 ///     auto training = mill::dataset(store, "s3://bucket/train/") ...
 ///
 /// It keeps the bytes of the objects as the store sent them: order, states and checks are the same as without it. An
-/// object's version is compared at every read: one with another ETag is another object. What has no strong ETag is not
-/// kept. The first part of an object that is named without its ETag is asked of the store, which says it.
+/// object's version is compared at every read: one with another ETag is another object, and so is one of another
+/// endpoint. What has no strong ETag is not kept. The first part of an object that is named without its ETag is asked
+/// of the store, which says it. What agreed with the store's checksum once is compared with the CRC-32C that it had
+/// then, wherever it comes from, and the store is not asked for its checksum while all of the object is listed here.
 ///
-/// Bound: `bytes` of the disk at most, and `keep_free` of the file system stays free when the files grow. What does not
-/// fit is read from the store in every epoch: nothing of the data that this process reads is evicted, except an older
-/// version of the same block. In a full cache new data get the segments (1 GiB; a sixteenth or less of a small cache)
-/// that have been unused for longest, of those that no process uses and that hold nothing under the prefixes that this
-/// one has listed, or of the folders that it has read. A process uses a segment from its first read there until the
-/// storage is destroyed or the process ends, however it does. Up to 64 MiB in memory wait to be written, which
-/// run_options::budget counts; a disk that is slower admits less, or is waited for with `wait_for_disk`. One
-/// log line says each of these, and one that objects have no strong ETag.
+/// Bound: `bytes` of the disk at most (a folder that takes more already keeps that, and a log line says so), and
+/// `keep_free` of the file system stays free when the files grow. What does not fit is read from the store in every
+/// epoch: nothing of the data that this process reads is evicted, except an older version of the same block. In a full
+/// cache new data get the segments (1 GiB; a sixteenth or less of a small cache) that have been unused for longest, of
+/// those that no process uses and that hold nothing under the prefixes that this one has listed, or of the folders that
+/// it has read. A process uses a segment from its first read there until the storage is destroyed or the process ends,
+/// however it does, whatever children it has forked. Up to 64 MiB in memory wait to be written, which
+/// run_options::budget counts; a disk that is slower admits less, or is waited for with `wait_for_disk`. One log line
+/// says each of these, and one that objects have no strong ETag.
 ///
 /// Concurrency: any threads, loops and processes. Of those that miss the same bytes at the same time, one fetches, and
 /// the others wait about as long as a part takes, then fetch too. Files are read and written past the page cache by the
@@ -218,9 +223,12 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 /// executor::drain() waits for them.
 ///
 /// Errors: those of the store; of the cache none. What is torn, damaged or truncated is a miss and read from the store.
-/// A disk that fails, is read-only or gone turns the cache off for a minute, with one line in the log; a full one
-/// writes. configuration_error without .directory or with .bytes for less than one block, and for a folder on a
-/// network file system or FUSE. On a loop without files (virtual time) nothing is cached.
+/// A disk that fails, is read-only or gone turns the cache off for a minute, with one line in the log; one that is
+/// full, and limits of the sizes and numbers of files (ulimit -f, -n), writes alone. A folder that holds other files
+/// and no cache, that others may write to, or that is a symbolic link, is left as it is, and the cache is off. Files of
+/// the cache that others may read become private. configuration_error without .directory or with .bytes for less than
+/// one block, and for a folder on a network file system or FUSE. On a loop without files (virtual time) nothing is
+/// cached.
 template <class Store>
 std::shared_ptr<const disk_cache_storage> disk_cache(const Store& store, const disk_cache_options& options) {
   return detail::disk_cache_of(detail::storage_of(store), options);

@@ -17,6 +17,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/running_crc.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/root_scope.hpp>
@@ -32,6 +33,15 @@ MILLRACE_INLINE void disk_cache_state::opened(std::shared_ptr<disk_slots> s) {
     const std::string most = format_bytes(static_cast<double>(s->capacity() * disk_slots::slot_bytes));
     const std::string line = "millrace: disk_cache: the index in " + directory_ +
                              " was made for a smaller cache: it is " + most + " at most, until the folder is deleted";
+    log_to_process(log_record(log_level::warning, line));
+  }
+  if (s->used() > s->capacity()) {
+    const auto shown = [](std::uint64_t slots) {
+      return format_bytes(static_cast<double>(slots * disk_slots::slot_bytes));
+    };
+    const std::string line = "millrace: disk_cache: " + directory_ + " takes " + shown(s->used()) +
+                             " of the disk, more than the .bytes of now, " + shown(s->capacity()) +
+                             ": it does not shrink, and takes no more; millrace-cache drop removes it";
     log_to_process(log_record(log_level::warning, line));
   }
   slots_ = std::move(s);
@@ -84,22 +94,24 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_cache_state::slots(const execut
   return nullptr;
 }
 
-MILLRACE_INLINE bool disk_cache_state::has(const shard& object, std::uint64_t offset, std::size_t length) {
+MILLRACE_INLINE bool disk_cache_state::has(const shard& object, const std::string& name, std::uint64_t offset,
+                                           std::size_t length) {
   std::shared_ptr<disk_slots> slots;
   {
     const std::lock_guard lock(mutex_);
     slots = slots_;
   }
-  return slots != nullptr && is_strong_etag(object.etag) && slots->lists(object.url, offset, offset + length);
+  return slots != nullptr && is_strong_etag(object.etag) && slots->lists(name, offset, offset + length);
 }
 
-MILLRACE_INLINE std::uint64_t disk_cache_state::held(const shard& object, std::uint64_t offset, std::uint64_t length) {
+MILLRACE_INLINE std::uint64_t disk_cache_state::held(const std::string& name, std::uint64_t offset,
+                                                     std::uint64_t length) {
   std::shared_ptr<disk_slots> slots;
   {
     const std::lock_guard lock(mutex_);
     slots = slots_;
   }
-  return slots == nullptr ? 0 : slots->listed_bytes(object.url, offset, offset + length);
+  return slots == nullptr ? 0 : slots->listed_bytes(name, offset, offset + length);
 }
 
 MILLRACE_INLINE std::uint64_t disk_cache_state::capacity() {
@@ -116,9 +128,13 @@ MILLRACE_INLINE void disk_cache_state::failed(const executor& ex, int error, con
   const std::lock_guard lock(mutex_);
   if (off_) return;
   const bool keeps_free = error == disk_slots::keeps_free;
-  const std::string why = directory_ + ": " + (keeps_free ? "more would leave less of the disk free than .keep_free"
-                                                          : what + ": " + std::strerror(error));
-  if (error != ENOSPC && error != EDQUOT && error != EROFS && !keeps_free) {
+  const bool too_many = error == EMFILE || error == ENFILE;
+  std::string why =
+      directory_ + ": " +
+      (keeps_free ? "more would leave less of the disk free than .keep_free" : what + ": " + std::strerror(error));
+  if (error == EFBIG) why += " (ulimit -f)";
+  if (too_many) why += " (ulimit -n)";
+  if (error != ENOSPC && error != EDQUOT && error != EROFS && error != EFBIG && !too_many && !keeps_free) {
     turn_off(&ex, why);
     return;
   }
@@ -226,15 +242,15 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
   std::uint64_t end = (offset + length + grain - 1) / grain * grain;
   if (object.size) end = std::max(std::min(end, *object.size), offset + length);
 
-  detail::cached_version version(object.url, etag.empty() ? object.etag : etag);
+  const std::string url = object.url;
+  detail::cached_version version(name_of(url), etag.empty() ? object.etag : etag);
   version.total = object.size;
   const bool known = detail::is_strong_etag(version.etag);
-  std::vector<std::uint64_t> damaged;
   disk_slots::claim own;
   const time_point late = detail::added(ex.now(), state_->patience());
   duration pause(500'000);
   for (bool sure = false; known;) {
-    disk_slots::reading got = co_await slots->read(version, offset, length, slabs);
+    disk_slots::reading got = co_await slots->read(version, offset, length, slabs.summed());  // for check()
     if (got.error != 0) {
       state_->failed(ex, got.error, "a slot of the cache cannot be read");
       break;
@@ -251,12 +267,12 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
     }
     // What is damaged, or missing, under the claim is so, and not being written.
     if (own) {
-      damaged = std::move(got.damaged);
-      state_->count(ex, &detail::disk_cache_counts::damaged, damaged.size());
+      slots->not_there(version.name, got.wrong);
+      state_->count(ex, &detail::disk_cache_counts::damaged, got.damaged);
       break;
     }
-    own = slots->try_claim(version.url, begin, end);
-    if (own && !sure && got.damaged.empty()) break;
+    own = slots->try_claim(version.name, begin, end);
+    if (own && !sure && got.wrong.empty()) break;
     const bool waited = !std::exchange(sure, true) && !own;
     if (own) continue;
     if (ex.now() >= late) break;
@@ -283,12 +299,12 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
   const std::uint64_t blocks = (end - 1) / disk_slots::block_bytes - begin / disk_slots::block_bytes + 1;
   const bool versioned = version.total && detail::is_strong_etag(version.etag);
   // Also who has waited for another one long enough, and fetched too. The other one may be stopped: 10 s at most.
-  if (!own) own = slots->try_claim(version.url, begin, end);
+  if (!own) own = slots->try_claim(version.name, begin, end);
   for (int tries = 0; !own && versioned && state_->waits && tries < 10'000; ++tries) {
     co_await sleep_for(duration(1'000'000));
-    own = slots->try_claim(version.url, begin, end);
+    own = slots->try_claim(version.name, begin, end);
   }
-  if (!versioned) state_->unversioned(ex, shard(version.url));
+  if (!versioned) state_->unversioned(ex, shard(url));
   const bool may = own && versioned && state_->may_write(ex);
   bool begun = may && state_->begin_write(p.data.size());
   while (may && !begun && state_->waits) {
@@ -297,8 +313,9 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
   }
   if (begun) {
     detail::disk_write_share share(state_, p.data.size());
-    task<void> admission = admit(state_, slots, std::move(own), std::move(share), std::move(version), begin, p.data,
-                                 std::move(damaged));
+    const bool compared = p.whole && p.data.size() == *version.total && inner_->check(shard(url), p.etag);
+    task<void> admission =
+        admit(state_, slots, std::move(own), std::move(share), std::move(version), begin, p.data, compared);
     root_scope::of(ex).adopt(std::move(admission));
   } else if (own) {
     if (may) {
@@ -321,12 +338,15 @@ task<void> basic_disk_cache_storage<Unused>::admit(std::shared_ptr<detail::disk_
                                                    std::shared_ptr<detail::disk_slots> slots,
                                                    detail::disk_slots::claim own, detail::disk_write_share /*share*/,
                                                    detail::cached_version version, std::uint64_t begin, bytes data,
-                                                   std::vector<std::uint64_t> damaged) {
+                                                   bool compared) {
   executor& ex = co_await this_executor();
-  detail::disk_slots::admission done = co_await slots->write(std::move(own), std::move(version), begin,
-                                                             std::move(data), std::move(damaged));
+  detail::disk_slots::admission done = co_await slots->write(std::move(own), version, begin, data);
   state->count(ex, &detail::disk_cache_counts::admitted, done.admitted);
   state->count(ex, &detail::disk_cache_counts::refused, done.refused);
+  if (compared && done.error == 0 && done.refused == 0) {
+    const detail::disk_slots::comparison whole(data.crc32c());
+    co_await slots->note_compared(std::move(version), whole);
+  }
   if (done.given != 0) state->gave(ex, *slots, done.given);
   if (done.error != 0) {
     state->failed(ex, done.error, done.what);
@@ -341,69 +361,106 @@ task<storage::part> basic_disk_cache_storage<Unused>::read_again(shard object, s
   executor& ex = co_await this_executor();
   if (ex.as_event_loop() != nullptr && length != 0) {
     if (const std::shared_ptr<detail::disk_slots> slots = state_->slots(ex)) {
-      slots->forget(object.url, offset, offset + length);
+      slots->forget(name_of(object.url), offset, offset + length);
     }
   }
   part p = co_await inner_->read_again(std::move(object), std::move(etag), offset, length, std::move(slabs));
   co_return std::move(p);
 }
 
-/// The inner check; notes its result in the cache.
+/// The inner check, whose result it notes in the cache; or without one a comparison with what was noted.
 template <class Unused>
 class basic_disk_cache_storage<Unused>::comparison final : public object_check {
  public:
   comparison(std::unique_ptr<object_check> inner, std::shared_ptr<detail::disk_slots> slots,
-             detail::cached_version version)
-      : inner_(std::move(inner)), slots_(std::move(slots)), version_(std::move(version)) {}
-  const std::string& etag() const noexcept override { return inner_->etag(); }
-  void add(const bytes& data, const running_crc& crc) override { inner_->add(data, crc); }
+             detail::cached_version version, std::optional<std::uint32_t> noted = std::nullopt)
+      : inner_(std::move(inner)), slots_(std::move(slots)), version_(std::move(version)), noted_(noted) {}
+  const std::string& etag() const noexcept override { return inner_ != nullptr ? inner_->etag() : version_.etag; }
+  void add(const bytes& data, const running_crc& crc) override {
+    if (inner_ != nullptr) inner_->add(data, crc);
+    const bool known = crc.kind() == crc_kind::crc32c && crc.size() == data.size();
+    crc_.join(known ? crc : running_crc(crc_kind::crc32c, data.crc32c(), data.size()));
+  }
   std::unique_ptr<object_check> fork() const override {
-    std::unique_ptr<object_check> copy = inner_->fork();
-    if (copy == nullptr) return nullptr;
-    return std::make_unique<comparison>(std::move(copy), slots_, version_);
+    std::unique_ptr<object_check> inner;
+    if (inner_ != nullptr) inner = inner_->fork();
+    if (inner_ != nullptr && inner == nullptr) return nullptr;
+    auto copy = std::make_unique<comparison>(std::move(inner), slots_, version_, noted_);
+    copy->crc_ = crc_;
+    return copy;
   }
   task<void> compare(std::uint64_t delivered) override {
+    if (inner_ == nullptr) {
+      if (crc_.value() == noted_) co_return;
+      slots_->forget(version_.name, 0, crc_.size());
+      differs(delivered);
+    }
     try {
       co_await inner_->compare(delivered);
     } catch (const s3::checksum_error&) {
-      if (version_.total) slots_->forget(version_.url, 0, *version_.total);
+      slots_->forget(version_.name, 0, crc_.size());
       throw;
     }
-    co_await slots_->note_compared(version_);
+    detail::cached_version version = version_;
+    if (version.etag.empty()) version.etag = inner_->etag();
+    if (!detail::is_strong_etag(version.etag)) co_return;
+    const detail::disk_slots::comparison found(static_cast<std::uint32_t>(crc_.value()));
+    co_await slots_->note_compared(std::move(version), found);
   }
 
  private:
+  [[noreturn]] void differs(std::uint64_t delivered) const {
+    std::string reason =
+        "the bytes do not have the crc32c that those had which agreed with the object's checksum when "
+        "they were cached";
+    if (delivered > 0) reason += "; " + std::to_string(delivered) + " of them were delivered before this was known";
+    throw s3::checksum_error(std::move(reason), where{detail::shown_name(version_.name), std::nullopt, {}}, delivered);
+  }
+
   const std::unique_ptr<object_check> inner_;
   const std::shared_ptr<detail::disk_slots> slots_;
   const detail::cached_version version_;
+  const std::optional<std::uint32_t> noted_;
+  running_crc crc_{crc_kind::crc32c};
 };
 
 template <class Unused>
 task<std::unique_ptr<object_check>> basic_disk_cache_storage<Unused>::check(shard object, std::string etag) const {
   task<std::unique_ptr<object_check>> asking = inner_->check(object, etag);
   if (!asking) return asking;  // it never keeps any
-  return check_of(inner_, state_, std::move(object), std::move(etag));
+  std::string name = name_of(object.url);
+  return check_of(inner_, state_, std::move(name), std::move(object), std::move(etag));
 }
 
 template <class Unused>
 task<std::unique_ptr<object_check>> basic_disk_cache_storage<Unused>::check_of(
-    std::shared_ptr<const storage> inner, std::shared_ptr<detail::disk_cache_state> state, shard object,
-    std::string etag) {
+    std::shared_ptr<const storage> inner, std::shared_ptr<detail::disk_cache_state> state, std::string name,
+    shard object, std::string etag) {
   executor& ex = co_await this_executor();
-  detail::cached_version version(object.url, etag.empty() ? object.etag : etag);
+  detail::cached_version version(std::move(name), etag.empty() ? object.etag : etag);
   version.total = object.size;
   std::shared_ptr<detail::disk_slots> slots;
   if (ex.as_event_loop() != nullptr) slots = state->slots(ex);
-  const bool cached = slots != nullptr && detail::is_strong_etag(version.etag);
-  if (cached && !version.total) {
+  const bool known = slots != nullptr && detail::is_strong_etag(version.etag);
+  if (known && !version.total) {
     task<std::optional<std::uint64_t>> finding = slots->total_of(version, 0);
     version.total = co_await std::move(finding);
   }
-  if (cached && slots->compared(version)) co_return nullptr;
+  std::unique_ptr<object_check> answer;
+  if (known) {
+    if (const std::optional<detail::disk_slots::comparison> noted = slots->compared(version)) {
+      if (noted->crc) {
+        answer = std::make_unique<comparison>(nullptr, std::move(slots), std::move(version), noted->crc);
+      }
+      co_return std::move(answer);
+    }
+  }
   task<std::unique_ptr<object_check>> asking = inner->check(std::move(object), std::move(etag));
-  std::unique_ptr<object_check> answer = co_await std::move(asking);
-  if (answer == nullptr && cached) co_await slots->note_compared(version);
-  if (answer != nullptr && cached) {
+  answer = co_await std::move(asking);
+  if (answer == nullptr && known) {
+    const detail::disk_slots::comparison none;
+    co_await slots->note_compared(std::move(version), none);
+  } else if (answer != nullptr && slots != nullptr) {
     answer = std::make_unique<comparison>(std::move(answer), std::move(slots), std::move(version));
   }
   co_return std::move(answer);
@@ -422,7 +479,7 @@ MILLRACE_COROUTINE_BODY std::shared_ptr<const disk_cache_storage> detail::disk_c
   if (!(options.keep_free >= 0 && options.keep_free < 1)) {
     throw configuration_error("disk_cache() needs a .keep_free from 0 to less than 1");
   }
-  const auto state = std::make_shared<disk_cache_state>(std::string(options.directory), options.bytes,
+  const auto state = std::make_shared<disk_cache_state>(std::string(std::string_view(options.directory)), options.bytes,
                                                         options.keep_free, options.wait_for_disk);
   state->open_first();
   return std::make_shared<const disk_cache_storage>(std::move(inner), state);

@@ -158,9 +158,9 @@ class part_scheduler {
   /// For what is not known to be compared by its read().
   void ask_check(open_object& o);
 
-  /// `small`: likely a whole object, of a size that is not known.
+  /// `small`: likely a whole object, of a size that is not known. `one`: that, or known to be one.
   MILLRACE_COROUTINE task<piece> read_part(open_object& o, std::uint64_t offset, std::size_t length, slab_pool slabs,
-                                           bool small, host_share::request request);
+                                           bool small, bool one, host_share::request request);
 
   MILLRACE_COROUTINE task<piece> read_rest(open_object& o, job& j);
 
@@ -424,8 +424,9 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
         o.learning = !o.info->size;
         const bool small = o.learning && any_learnt_ && o.next_offset == 0 && !slabs.worth_a_slab(length);
         host_share::request request = local ? o.share.begin_local() : o.share.begin();
-        j.reading = spawned<piece>(here_, read_part(o, o.next_offset, length, slabs, small, std::move(request)));
-        if (o.next_offset == 0 && !small && !(o.info->size && *o.info->size <= length)) ask_check(o);
+        const bool one = small || (o.next_offset == 0 && o.info->size && *o.info->size <= length);
+        j.reading = spawned<piece>(here_, read_part(o, o.next_offset, length, slabs, small, one, std::move(request)));
+        if (o.next_offset == 0 && !one) ask_check(o);
         o.next_offset += length;
       }
     }
@@ -439,8 +440,9 @@ MILLRACE_INLINE void part_scheduler::ask_check(open_object& o) {
 }
 
 MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(open_object& o, std::uint64_t offset,
-                                                                             std::size_t length, slab_pool slabs,
-                                                                             bool small, host_share::request request) {
+                                                                              std::size_t length, slab_pool slabs,
+                                                                              bool small, bool one,
+                                                                              host_share::request request) {
   const time_point asked = here_.get_executor().now();
   storage::part p;
   {
@@ -463,7 +465,7 @@ MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(op
     if (most_open() > open) changed_.notify();
   }
   learn(o, p, offset);
-  if (small && !p.whole && !o.rest) ask_check(o);
+  if (one && !p.whole && !o.rest) ask_check(o);
   if (o.learning) {
     o.learning = false;
     o.next_offset = offset + p.data.size();

@@ -138,7 +138,8 @@ class storage {
 
   /// The checksum to compare the bytes of an object with, of the version `etag` if that is not empty; null if the store
   /// keeps none of this object, an empty task if it never does. Called once for each object that is read in several
-  /// parts, or not known to be of one when its first part is asked for: an object of one part is compared by read().
+  /// parts, or not known to be of one when its first part is asked for, and for one of a single part that read() has
+  /// not compared (part::whole).
   MILLRACE_INLINE virtual task<std::unique_ptr<object_check>> check(shard object, std::string etag) const;
 
   /// The most bytes of objects that it caches in memory: counted by run_options::budget.
