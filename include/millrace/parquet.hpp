@@ -31,6 +31,7 @@
 #include <millrace/records/detail/parquet_file.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
 
@@ -39,9 +40,10 @@ namespace millrace::inline MILLRACE_ABI {
 ///     const mill::dataset train(s3, "s3://corpus/train-", {.index = "train.index",
 ///                                                          .format = mill::parquet({.columns = {"jpg", "label"}})});
 ///
-/// Of the objects that are listed, those whose names end in ".parquet" are read; where none does, all. A sample's key
-/// is the file's name, `#` and the number of the row, among those of the row groups that parquet_options::where leaves
-/// in; `s.from.ordinal` is that number.
+/// Of the objects that are listed, those whose names end in ".parquet", ".parq" or ".pq", in letters of either case,
+/// are read; where none does, all. A line in the log says how many are left out. A sample's key is the file's name, `#`
+/// and the number of the row, among those of the row groups that parquet_options::where leaves in; `s.from.ordinal` is
+/// that number.
 ///
 /// **Fields** have the names of columns, inside structs with the path to them: `image: {bytes, path}` of Hugging Face
 /// is "image.bytes" and "image.path". Text and binary data are slices of what Arrow has decoded, which they keep alive.
@@ -51,7 +53,11 @@ namespace millrace::inline MILLRACE_ABI {
 /// lists "name.offsets" has where each inner list begins, in elements, and where the last one ends, as i64. Texts of a
 /// list are "name", "name#1", "name#2" and on. What is null is no field, nor is an empty list of texts. A null inside
 /// of a list is a decode_error of that sample, and maps and lists of structs are a configuration_error, unless
-/// `columns` leaves them out.
+/// `columns` leaves them out; so is a column that has a name which is made here ("name#1", "name.offsets", "cls"). All
+/// files have the same fields, whose bytes mean the same: a number of another type, a time of another unit, a decimal
+/// of another scale, and a column that is not there, are a configuration_error that names both files. Text and binary
+/// data are alike, and so is a column of nulls alone to any. A time of type INT96 beyond the years 1677 to 2262, which
+/// are what 64 bits of nanoseconds hold, is a decode_error of that sample.
 ///
 /// **The index** is made of the footers: of each file the last 64 KiB are read, and more where the footer is longer;
 /// over a network twice, as they have no checksum. It has the footers: a later run reads none.
@@ -62,7 +68,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// as many open as it has tracks. epochs_options::bytes counts what they take when they are decoded, as the footer
 /// says; a group that is beyond it is read all the same, when nothing else is planned. With dataset_options::slice, and
 /// of a subset, slices are as of other formats, and a group is read for each that has a sample of it. Arrow starts no
-/// thread and reads nothing here; while it decodes it may take four times what the footer says, and 64 MiB. Memory of
+/// thread and reads nothing here; while it decodes it may take as much as parquet_options::memory says. Memory of
 /// groups that are gone is kept for the next ones, up to 256 MiB for all datasets of the process. Pages that
 /// have a CRC are compared with it; most writers write none, and then damage is found only where decompressing or
 /// decoding finds it. What is damaged is read once more.
@@ -117,10 +123,21 @@ class parquet_description {
     std::vector<parquet_stretch> stretches;
   };
   std::vector<group> groups;
+  /// Of its fields; nothing where the index was made before it said so: then the footer says it.
+  std::optional<std::vector<shard_field>> fields;
   std::string footer;
 
   std::string text() const {
     std::string out;
+    if (fields) {
+      append_le(out, with_fields, 8);
+      append_le(out, fields->size(), 8);
+      for (const shard_field& f : *fields) {
+        append_le(out, f.name.size(), 8);
+        append_le(out, f.meaning.size(), 8);
+        out += f.name + f.meaning;
+      }
+    }
     append_le(out, groups.size(), 8);
     for (const group& g : groups) {
       append_le(out, g.number, 8);
@@ -141,7 +158,24 @@ class parquet_description {
       text.remove_prefix(8);
       return n;
     };
-    if (number() != index.groups()) refuse(index);
+    const auto word = [&](std::uint64_t size) {
+      if (size > text.size()) refuse(index);
+      std::string made_of(text.substr(0, static_cast<std::size_t>(size)));
+      text.remove_prefix(made_of.size());
+      return made_of;
+    };
+    std::uint64_t count = number();
+    if (count == with_fields) {
+      made.fields.emplace();
+      for (std::uint64_t i = number(); i > 0; --i) {
+        const std::uint64_t name = number();
+        const std::uint64_t meaning = number();
+        std::string called = word(name);
+        made.fields->emplace_back(std::move(called), word(meaning));
+      }
+      count = number();
+    }
+    if (count != index.groups()) refuse(index);
     for (std::size_t i = 0; i < index.groups(); ++i) {
       group g;
       g.number = static_cast<std::size_t>(number());
@@ -160,6 +194,7 @@ class parquet_description {
   }
 
  private:
+  static constexpr std::uint64_t with_fields = UINT64_MAX;
   [[noreturn]] static void refuse(const shard_index& index) {
     throw index_error("the index does not say of its row groups what it must", where{index.name(), std::nullopt, {}});
   }
@@ -201,6 +236,12 @@ class parquet_shard final : public shard_reader {
     for (std::size_t before = 0; before < g; ++before) first += all.group(what_.groups[before].number).rows;
     return unpacked_group(
         std::make_shared<const parquet_samples>(all.decode(what_.groups[g].number, std::move(pieces)), first));
+  }
+  std::vector<shard_field> fields() const { return what_.fields ? *what_.fields : fields_of(file()); }
+  static std::vector<shard_field> fields_of(const parquet_file& file) {
+    std::vector<shard_field> all;
+    for (const parquet_field& f : file.fields()) all.emplace_back(f.name, f.meaning);
+    return all;
   }
 
  private:
@@ -311,7 +352,11 @@ class basic_parquet_format final : public shard_format {
     return text;
   }
   std::vector<shard> choose(std::vector<shard> listed) const override {
-    const auto is_parquet = [](const shard& s) { return s.shown().ends_with(".parquet"); };
+    const auto is_parquet = [](const shard& s) {
+      const std::string name = s.shown();
+      const std::string ending = text::to_lower(std::string_view(name).substr(name.rfind('.') + 1));
+      return ending.size() < name.size() && (ending == "parquet" || ending == "parq" || ending == "pq");
+    };
     if (std::any_of(listed.begin(), listed.end(), is_parquet)) std::erase_if(listed, std::not_fn(is_parquet));
     return listed;
   }
@@ -328,6 +373,9 @@ class basic_parquet_format final : public shard_format {
   std::shared_ptr<const shard_reader> reader(const shard_index& index) const override {
     return std::make_shared<const parquet_shard>(index, options_);
   }
+  std::vector<shard_field> fields(const shard_index& index) const override {
+    return parquet_shard(index, options_).fields();
+  }
 
  private:
   /// A group's bytes of the index's text are what it takes when it is decoded, in equal parts.
@@ -336,6 +384,7 @@ class basic_parquet_format final : public shard_format {
     sample_index_builder made(*this, name);
     parquet_description what;
     what.footer = end.footer.view();
+    what.fields = parquet_shard::fields_of(file);
     std::uint64_t text = 0;
     std::uint64_t place = 0;
     for (std::size_t g = 0; g < file.groups(); ++g) {

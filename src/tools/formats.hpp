@@ -22,6 +22,7 @@
 #include <millrace/index/shard_index.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/storage.hpp>
+#include <millrace/text/text.hpp>
 
 #include "src/tools/command_line.hpp"
 #include "src/tools/parquet.hpp"
@@ -78,7 +79,10 @@ inline std::optional<std::string> format_of_name(std::string_view name) {
   if (ends_in(".rec")) return "recordio";
   if (ends_in(".mds")) return "mds";
   if (ends_in(".npy")) return "npy";
-  if (ends_in(".parquet")) return "parquet";
+  for (const std::string_view end : {".parquet", ".parq", ".pq"}) {
+    const std::string_view its = name.substr(name.size() - std::min(name.size(), end.size()));
+    if (name.size() > end.size() && mill::text::equal_ignoring_case(its, end)) return "parquet";
+  }
   for (const std::string_view end : {".jsonl", ".ndjson", ".txt", ".csv", ".tsv"}) {
     if (ends_in(end)) return "lines";
   }

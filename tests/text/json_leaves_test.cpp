@@ -13,6 +13,16 @@
 using json = nlohmann::json;
 using millrace::text::json_leaves;
 
+TEST_CASE("paths of leaves take no more memory than the text is good for") {
+  const std::string name(20'000, 'n');
+  std::string items = "1";
+  for (int i = 0; i < 20'000; ++i) items += ",1";
+  const std::string text = "{\"" + name + "\":[" + items + "]}";  // 60 KB, and 400 MB of paths
+  CHECK(!json_leaves::parse(text, json_leaves::arrays::kept));
+  CHECK(json_leaves::parse(text));
+  CHECK(json_leaves::parse("{\"n\":[" + items + "]}", json_leaves::arrays::kept)->all().size() == 20'001);
+}
+
 TEST_CASE("strings and numbers of a JSON document are found by their place", "[text][json]") {
   const auto j = json_leaves::parse(
       "\r\n\t { \"a\" : \"x\\n\\\"\\u00e9\\ud83d\\ude00\\/\" , \"b\":{\"c\":{\"d\":-1.5e+3},\"n\":42},\n"

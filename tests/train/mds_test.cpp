@@ -274,6 +274,35 @@ TEST_CASE("what index.json says of MDS shards is compared when the index is made
   CHECK_THAT(one_shard({{"x.tar", raw}}).said(), Contains("none of the 1 objects that are listed is a shard of mds"));
 }
 
+TEST_CASE("memory for MDS is bounded by the data, whatever numbers they have") {
+  const std::string raw = mds_file({"0000one"});
+  std::string keys;
+  for (int i = 1; i <= 1000; ++i) keys += (i == 1 ? "\"" : ", \"") + std::to_string(65536ull * i) + "\": \"a\"";
+  std::string numbered = entry("x.mds", raw, "", "", 1);
+  const std::size_t names = numbered.find("[\"a\", \"b.cls\", \"c\"]");
+  numbered.replace(names, 19, "{" + keys + "}");
+  CHECK_THAT(one_shard({{"x.mds", raw}, {"index.json", index_json({numbered})}}).said(),
+             Contains("mem:d/index.json: shard 0 of index.json: there is a column 65536, and none 3"));
+  // A packed head that claims a table of 4 GB: what is unpacked of it stays short.
+  const std::string claims = zstd(number(1'000'000'000) + std::string(64 << 20, '\1'));
+  CHECK_THAT(
+      one_shard({{"x.mds.zstd", claims}}).said(),
+      Contains("mem:d/x.mds.zstd: the shard says that it has 1000000000 samples, at byte 0 of what it is unpacked"));
+}
+
+TEST_CASE("MDS shards of one dataset have columns of the same encodings") {
+  const std::string raw = mds_file({"0000one"});
+  std::string other_config = config;
+  other_config.replace(other_config.find("int32"), 5, "int16");
+  other_config.replace(other_config.find("null, 4"), 7, "null, 2");
+  const std::string other = shard_of({number(1) + number(1) + "a" + number(7, 2) + "c"}, other_config);
+  const one_shard both({{"x.mds", raw}, {"y.mds", other}});
+  CHECK_THAT(both.said(),
+             Contains("y.mds: mds: field \"b.cls\" is int16, and in x.mds int32: all shards of a dataset have "
+                      "the same fields"));
+  CHECK(both.said({.columns = {"a"}}) == "no error");
+}
+
 TEST_CASE("MDS shards that lie are refused by object, byte and reason, and none is read that was not written") {
   const std::vector<std::string> records = {"0000first", "0000", "0000third one"};
   const std::string raw = mds_file(records);

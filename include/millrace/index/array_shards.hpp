@@ -24,6 +24,8 @@ struct npy_shards_options {
 ///     const mill::dataset train(s3, "s3://corpus/x/", {.index = "x.index",
 ///                                                      .format = mill::npy_shards({.type = mill::dtype::f32})});
 ///
+/// All files have elements of one type: where .type is not said and they differ, a configuration_error names two.
+///
 /// Errors, when the index is made: decode_error, with the object, for what is no .npy, what parse_npy() refuses, a
 /// scalar, another type or shape, and a file that is longer or shorter than its header says. A row has less than 4 GiB.
 std::shared_ptr<const shard_format> npy_shards(npy_shards_options options = {});
@@ -39,6 +41,8 @@ struct megatron_options {
 /// writes it). Samples are documents, or sequences. A sample has the field "tokens", its tokens of u8, i8, u16, i16,
 /// i32 or i64, little-endian; its key is the name of the `.bin`, `#` and its number. Bytes of the `.bin` that no sample
 /// has are not read when training.
+///
+/// All files have tokens of one type: where .type is not said and they differ, a configuration_error names two.
 ///
 /// While the index is made all `.idx` files are in memory; over a network they are read twice and compared. Errors:
 /// configuration_error for a `.bin` without an `.idx`; archive_error, with the `.idx` and the byte, for sizes, pointers

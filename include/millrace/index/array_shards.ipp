@@ -72,6 +72,13 @@ class sample_sums {
   bool open_ = false;
 };
 
+/// The one field of a format that describes a shard by the type of its elements. Nothing where it does not.
+MILLRACE_INLINE std::vector<shard_field> field_described(const shard_index& index, const char* name) {
+  const std::string type = index.description();
+  if (type.empty()) return {};
+  return {shard_field(name, type)};
+}
+
 /// A sample is one field: all of its bytes.
 class whole_reader final : public shard_reader {
  public:
@@ -131,6 +138,7 @@ class npy_scanner final : public shard_scanner {
     if (options_.row && options_.row->text() != row.text()) {
       fail("the rows are " + row.text() + ", and .row is " + options_.row->text(), 0);
     }
+    sums_.builder.describe(name_of(layout.type));
     row_ = size_of(layout.type);
     for (const std::int64_t extent : row) {
       if (__builtin_mul_overflow(row_, static_cast<std::uint64_t>(extent), &row_)) row_ = UINT64_MAX;
@@ -194,6 +202,7 @@ class npy_format final : public shard_format {
   std::shared_ptr<const shard_reader> reader(const shard_index&) const override {
     return std::make_shared<const whole_reader>("array");
   }
+  std::vector<shard_field> fields(const shard_index& index) const override { return field_described(index, "array"); }
 
  private:
   const npy_shards_options options_;
@@ -390,6 +399,8 @@ class basic_megatron_format final : public shard_format {
   std::shared_ptr<const shard_reader> reader(const shard_index&) const override {
     return std::make_shared<const whole_reader>("tokens");
   }
+  std::vector<shard_field> fields(const shard_index& index) const override { return field_described(index, "tokens"); }
+  bool knows(const shard& left_out) const override { return ends_in(left_out.url, ".idx"); }
 
  private:
   const megatron_options options_;

@@ -44,6 +44,8 @@ struct mds_options {
 /// (order_options::slice), which is read by two of them in an epoch. Needs the component tar. br, bz2 and snappy are
 /// refused. Where a shard is there compressed and raw, the raw one is read.
 ///
+/// All shards have the same columns, of the same encodings: where they differ, a configuration_error names two shards.
+///
 /// Errors: archive_error for damaged shards, decode_error for what cannot be read, and configuration_error for a column
 /// that is not there; each with the object.
 MILLRACE_COROUTINE std::shared_ptr<const shard_format> mds(mds_options options = {});

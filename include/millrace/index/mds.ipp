@@ -71,9 +71,8 @@ class mds_columns {
     for (const std::string_view part : {"column_names/", "column_encodings/", "column_sizes/"}) {
       if (place.substr(0, part.size()) != part) continue;
       const std::optional<std::uint64_t> i = number(place.substr(part.size()));
-      if (!i || *i > all.size() + 65'536) return fail("the columns cannot be read");
-      if (*i >= all.size()) all.resize(static_cast<std::size_t>(*i) + 1);
-      column& its = all[static_cast<std::size_t>(*i)];
+      if (!i) return fail("the columns cannot be read: \"" + std::string(place) + "\" has no number");
+      column& its = numbered_[*i];
       if (part == "column_names/") {
         its.name = value;
       } else if (part == "column_encodings/") {
@@ -88,6 +87,14 @@ class mds_columns {
     if (place == "format" && value != "mds") fail("the shard is of the format " + value + " and not mds");
   }
   void finish() {
+    for (auto& [number, its] : numbered_) {
+      if (number != all.size()) {
+        fail("there is a column " + std::to_string(number) + ", and none " + std::to_string(all.size()));
+        break;
+      }
+      all.push_back(std::move(its));
+    }
+    numbered_.clear();
     std::set<std::string_view> names;
     for (const column& c : all) {
       if (c.name.empty() || c.encoding.empty() || !names.insert(c.name).second) {
@@ -112,6 +119,8 @@ class mds_columns {
   void fail(std::string reason) {
     if (wrong.empty()) wrong = std::move(reason);
   }
+
+  std::map<std::uint64_t, column> numbered_;  // until finish(): as many as there are, whatever their numbers
 };
 
 /// What index.json says of one shard's object.
@@ -311,7 +320,12 @@ class mds_scanner final : public shard_scanner {
     const std::uint64_t there = unpacker_ == nullptr ? object_.size.value_or(UINT64_MAX)
                                 : has_entry_         ? entry_.raw_bytes
                                                      : UINT64_MAX;
-    if (table > there) fail("the shard says that it has " + std::to_string(samples) + " samples", 0);
+    // Unpacked, a table may have any length: one that is packed to less than a sixteenth has no samples beside it.
+    const std::uint64_t packed = std::max(object_.size.value_or(0), size_);
+    const bool packs_too_well = unpacker_ != nullptr && table > most_head && (table - most_head) / 16 > packed;
+    if (table > there || packs_too_well) {
+      fail("the shard says that it has " + std::to_string(samples) + " samples", 0);
+    }
     if (head_.size() < table) return static_cast<std::size_t>(std::max<std::uint64_t>(8, table));
     const std::uint64_t first = read_le(head_, 4, 4);
     if (first < table || first - table > most_head) fail("the first sample is at byte " + std::to_string(first), 4);
@@ -407,6 +421,11 @@ class mds_reader final : public shard_reader {
     if (wanted.empty()) {
       for (std::size_t i = 0; i < columns_.all.size(); ++i) order_.push_back(i);
     }
+  }
+  std::vector<shard_field> fields() const {
+    std::vector<shard_field> all;
+    for (const std::size_t i : order_) all.emplace_back(columns_.all[i].name, columns_.all[i].encoding);
+    return all;
   }
   void fill(sample& s, std::size_t, const bytes& record) const override {
     std::vector<std::size_t> ends;
@@ -617,6 +636,12 @@ class basic_mds_format final : public shard_format {
   }
   std::shared_ptr<const shard_reader> reader(const shard_index& index) const override {
     return std::make_shared<const mds_reader>(index, options_.columns);
+  }
+  std::vector<shard_field> fields(const shard_index& index) const override {
+    return mds_reader(index, options_.columns).fields();
+  }
+  bool knows(const shard& left_out) const override {
+    return mds_ending(left_out.url) || left_out.url.substr(left_out.url.rfind('/') + 1) == "index.json";
   }
 
  private:

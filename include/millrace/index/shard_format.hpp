@@ -81,6 +81,17 @@ class shard_reader {
   MILLRACE_INLINE virtual unpacked_group unpack(std::size_t g, const std::vector<bytes>& parts) const;
 };
 
+/// A field of a shard's samples.
+class shard_field {
+ public:
+  shard_field() = default;
+  shard_field(std::string called, std::string its_meaning) : name(std::move(called)), meaning(std::move(its_meaning)) {}
+  std::string name;
+  /// What its bytes are, the same words where they mean the same: "list of int32". Empty: not known.
+  std::string meaning;
+  friend bool operator==(const shard_field&, const shard_field&) = default;
+};
+
 /// A format of shards that dataset_options::format takes, and that millrace.hpp does not know: mds() for one. All that
 /// epochs() promises holds for it, as the index says where each sample lies. One object may be used by any number of
 /// datasets; its functions may be called by several threads at once.
@@ -100,6 +111,9 @@ class shard_format {
   virtual std::string settings() const { return {}; }
   /// Of the objects that are listed, those that are shards. Throws configuration_error for a list that cannot be.
   virtual std::vector<shard> choose(std::vector<shard> listed) const { return listed; }
+  /// Whether an object that choose() leaves out is one that the format knows: a file of its own beside the shards, or
+  /// another form of one. Of others a line in the log says how many there are.
+  virtual bool knows(const shard& /*left_out*/) const { return false; }
   /// Once before indexes are made: reads what objects beside the shards say. `listed` is what was given to choose().
   /// What it returns is given to the functions below, and is null by default.
   MILLRACE_INLINE virtual task<std::shared_ptr<const void>> metadata(std::shared_ptr<const storage> from,
@@ -114,6 +128,10 @@ class shard_format {
                                                   std::shared_ptr<const void> metadata) const;
   /// Of a shard with this index. Throws index_error where the index's description is not what this format writes.
   virtual std::shared_ptr<const shard_reader> reader(const shard_index& index) const = 0;
+  /// The fields of its samples, as far as its index says: when an index is made or opened, those of all shards with
+  /// samples are compared, and shards of which one lacks a field, or has it with another meaning, are a
+  /// configuration_error. Empty: nothing is compared.
+  virtual std::vector<shard_field> fields(const shard_index& /*index*/) const { return {}; }
 };
 
 /// As messages name it.

@@ -27,7 +27,8 @@ class json_leaves {
   /// Whether items of arrays are dropped, or kept with their index as name: `shards/0/url`.
   enum class arrays : unsigned char { dropped, kept };
 
-  /// Nothing when `text` is not one intact JSON document, nested at most 16 deep.
+  /// Nothing when `text` is not one intact JSON document, nested at most 16 deep, nor when the paths of its leaves
+  /// together are longer than 64 times the text and 1 MiB.
   static std::optional<json_leaves> parse(std::string_view text, arrays items = arrays::dropped);
 
   json_leaves(json_leaves&&) noexcept = default;
@@ -58,6 +59,8 @@ class json_leaves {
 
   bool value(std::string& path, int depth, bool keep);
 
+  bool keep_leaf(const std::string& path, std::string text);
+
   bool object(std::string& path, int depth, bool keep);
 
   bool array(std::string& path, int depth, bool keep);
@@ -76,6 +79,7 @@ class json_leaves {
 
   std::string_view rest_;  // while parsing
   arrays items_ = arrays::dropped;
+  std::size_t paths_left_ = 0;  // bytes of paths that may come
   std::vector<std::pair<std::string, std::string>> leaves_;
 };
 

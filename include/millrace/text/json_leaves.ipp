@@ -19,6 +19,7 @@ MILLRACE_INLINE std::optional<json_leaves> json_leaves::parse(std::string_view t
   json_leaves out;
   out.rest_ = text;
   out.items_ = items;
+  out.paths_left_ = 64 * text.size() + (std::size_t(1) << 20);
   std::string path;
   out.skip_blanks();
   if (!out.value(path, 0, true)) return std::nullopt;
@@ -56,11 +57,8 @@ MILLRACE_INLINE bool json_leaves::value(std::string& path, int depth, bool keep)
     case '"': {
       std::string text;
       const bool whole = string(text);
-      if (whole && keep) {
-        leaves_.emplace_back(path, std::move(text));
-      } else {
-        millrace::detail::wipe(text);
-      }
+      if (whole && keep) return keep_leaf(path, std::move(text));
+      millrace::detail::wipe(text);
       return whole;
     }
     case 't':
@@ -72,6 +70,16 @@ MILLRACE_INLINE bool json_leaves::value(std::string& path, int depth, bool keep)
     default:
       return number(path, keep);
   }
+}
+
+MILLRACE_INLINE bool json_leaves::keep_leaf(const std::string& path, std::string text) {
+  if (path.size() > paths_left_) {
+    millrace::detail::wipe(text);
+    return false;
+  }
+  paths_left_ -= path.size();
+  leaves_.emplace_back(path, std::move(text));
+  return true;
 }
 
 MILLRACE_INLINE bool json_leaves::object(std::string& path, int depth, bool keep) {
@@ -135,9 +143,9 @@ MILLRACE_INLINE bool json_leaves::number(const std::string& path, bool keep) {
     if (n < rest_.size() && (rest_[n] == '+' || rest_[n] == '-')) ++n;
     if (!digits(n)) return false;
   }
-  if (keep) leaves_.emplace_back(path, std::string(rest_.substr(0, n)));
+  const std::string_view text = rest_.substr(0, n);
   rest_.remove_prefix(n);
-  return true;
+  return !keep || keep_leaf(path, std::string(text));
 }
 
 MILLRACE_INLINE bool json_leaves::string(std::string& out) {

@@ -455,6 +455,7 @@ MILLRACE_INLINE void dataset_state::check() const {
     throw configuration_error("dataset: .format is " + format_name(options.format) +
                               ", and the indexes that are given are of " + index_format_name(*indexes));
   }
+  if (said && of == source::indexes) listed_index::check_fields(*indexes, options.format);
   if (of == source::indexes && of_objects(indexes->format()) && !options.prefix.empty() &&
       options.prefix.back() != '/') {
     throw configuration_error("dataset: the .prefix of objects that are samples is a folder: it ends in a slash");

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -157,6 +158,13 @@ class arrow_values {
   }
 
   const arrow_element& what() const noexcept { return what_; }
+  std::int64_t size() const noexcept { return indices_ != nullptr ? indices_->length() : values_->length(); }
+  /// Element `i` of 64 bits, which must not be null.
+  std::int64_t number(std::int64_t i) const {
+    std::int64_t made = 0;
+    std::memcpy(&made, at(i).data(), sizeof made);
+    return made;
+  }
   bool is_null(std::int64_t i) const {
     if (indices_ == nullptr) return what_.form == arrow_form::null || values_->IsNull(i);
     return indices_->IsNull(i) || values_->IsNull(indices_->GetValueIndex(i));
@@ -296,9 +304,26 @@ class arrow_chunk {
   std::int64_t first() const noexcept { return first_; }
   const std::vector<std::shared_ptr<::arrow::Array>>& lists() const noexcept { return lists_; }
   const arrow_values& values() const noexcept { return values_; }
+  /// The values that are not the nanoseconds of these seconds: they have wrapped.
+  void compare_seconds(const arrow_chunk& seconds) {
+    const std::int64_t count = values_.size();
+    if (seconds.values_.size() != count) throw std::runtime_error("Arrow reads it in other parts a second time");
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (values_.is_null(i)) continue;
+      constexpr std::int64_t second = 1'000'000'000;
+      const std::int64_t time = values_.number(i);
+      const std::int64_t whole = time / second - (time % second < 0 ? 1 : 0);
+      if (whole != seconds.values_.number(i)) wrapped_.push_back(i);
+    }
+  }
+  bool has_wrapped(std::int64_t begin, std::int64_t length) const {
+    const auto at = std::lower_bound(wrapped_.begin(), wrapped_.end(), begin);
+    return at != wrapped_.end() && *at < begin + length;
+  }
 
  private:
   std::int64_t first_;
+  std::vector<std::int64_t> wrapped_;                   // in ascending order
   std::vector<std::shared_ptr<::arrow::Array>> lists_;  // outermost first
   arrow_values values_;
 };
@@ -311,6 +336,11 @@ class arrow_column {
   bool is_label = false;
   std::vector<arrow_chunk> chunks;
 
+  /// Of times that Arrow has in nanoseconds, by the same in seconds.
+  void compare_seconds(const arrow_column& seconds) {
+    if (seconds.chunks.size() != chunks.size()) throw std::runtime_error("Arrow reads it in other parts a second time");
+    for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i].compare_seconds(seconds.chunks[i]);
+  }
   void fill(std::int64_t row, std::vector<field>& fields, const where& at) const {
     std::size_t i = 0;
     while (i + 1 < chunks.size() && chunks[i + 1].first() <= row) ++i;
@@ -320,6 +350,7 @@ class arrow_column {
     const arrow_values& values = chunk.values();
     if (values.is_null(row)) return;
     if (values.has_holes(row, 1)) refuse_null(at);
+    if (chunk.has_wrapped(row, 1)) refuse_time(at);
     bytes data = values.at(row);
     if (is_label) fields.emplace_back("cls", bytes::copy(number(data, *values.what().type)));
     if (is_field) fields.emplace_back(name, std::move(data));
@@ -328,6 +359,12 @@ class arrow_column {
  private:
   [[noreturn]] void refuse_null(const where& at) const {
     throw decode_error("column \"" + name + "\" has a list with a null in it, for which a field has no place", at);
+  }
+  [[noreturn]] void refuse_time(const where& at) const {
+    throw decode_error("column \"" + name +
+                           "\" has a time of type INT96 beyond the years 1677 to 2262, which 64 bits of " +
+                           "nanoseconds do not hold: leave it out by .columns, or write it as a timestamp",
+                       at);
   }
   static std::string number(const bytes& data, dtype type) {
     std::uint64_t bits = 0;
@@ -373,6 +410,7 @@ class arrow_column {
       if (values.is_null(i)) refuse_null(at);
     }
     if (values.has_holes(of.begin, of.length)) refuse_null(at);
+    if (chunk.has_wrapped(of.begin, of.length)) refuse_time(at);
     if (values.what().form != arrow_form::text) {
       fields.emplace_back(name, of.length == 0 ? bytes() : values.range(of.begin, of.length));
       return;

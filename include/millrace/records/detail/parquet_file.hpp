@@ -37,12 +37,17 @@ struct parquet_options {
   /// means all that is in it. Empty: all columns.
   std::vector<std::string> columns = {};
   /// A column of whole numbers that is the class: each sample has its value as text in the field "cls", too, as
-  /// decode_images() and decode_arrays() take it. It is read even if `columns` does not name it.
+  /// decode_images() and decode_arrays() take it. It is read even if `columns` does not name it. A column "cls" that is
+  /// the label itself is this text alone; another one of this name is an error.
   std::string label = {};
   /// Row groups of which the file's statistics say that no row meets all of these conditions are left out: nothing of
   /// them is read, and their rows are no samples and have no numbers. Those that are left are whole, with rows that do
   /// not meet them: a filter() takes these out. A group without statistics of a column stays.
   std::vector<parquet_condition> where = {};
+  /// Bytes of memory that Arrow may take while it decodes a row group, at most. 0: four times what the footer says that
+  /// the group takes, and 1 GiB. A group that takes more (texts that repeat, or begin alike, are packed to any share)
+  /// is a configuration_error, and no damage.
+  std::uint64_t memory = 0;
 };
 
 /// What a column is as a field of a sample.
@@ -54,6 +59,9 @@ class parquet_field {
   bool ragged = false;        ///< a list: a row has as many elements as its bytes hold
   bool text = false;          ///< Unicode text, or a list of texts, and not binary data
   std::string arrow;          ///< the column's type as Arrow shows it: "list<element: int32>", "timestamp[us]"
+  /// What its bytes are, which all files of a dataset must have in common: "list of int32", "timestamp[us]". Empty: of
+  /// a column that has nulls alone.
+  std::string meaning;
 };
 
 }  // namespace millrace
@@ -156,12 +164,12 @@ class parquet_file {
   std::string shown(std::size_t group) const { return "row group " + std::to_string(group); }
 
   /// Decodes a group on the calling thread, which it keeps busy for as long as that takes. `pieces`: its stretches, in
-  /// order, each in one piece or in several that join. Arrow's memory is bounded by four times what the footer says
-  /// that the group takes, and 64 MiB.
+  /// order, each in one piece or in several that join. Arrow's memory is bounded: see parquet_options::memory.
   std::shared_ptr<const parquet_rows> decode(std::size_t group, std::vector<parquet_piece> pieces) const;
 
  private:
   std::string object_;
+  std::uint64_t memory_;
   std::unique_ptr<const parquet_metadata> metadata_;
   std::vector<parquet_field> fields_;
   std::vector<parquet_group> groups_;

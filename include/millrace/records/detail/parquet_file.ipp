@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -118,6 +119,9 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
 
   /// What a buffer that grows will have in the end, as far as is known.
   void expect(std::int64_t size) noexcept { expected_ = size; }
+  /// True if the bound has refused memory since the last call.
+  bool refused() noexcept { return refused_.exchange(false); }
+  std::int64_t most() const noexcept { return most_; }
 
   ::arrow::Status Allocate(std::int64_t size, std::int64_t alignment, std::uint8_t** out) override {
     ARROW_RETURN_NOT_OK(take(size));
@@ -177,8 +181,8 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
     const std::int64_t now = held_ += more;
     if (more > 0 && (now > most_ || now < 0)) {
       held_ -= more;
-      return ::arrow::Status::OutOfMemory("it takes more memory than the ", most_,
-                                          " bytes that its footer is good for");
+      refused_ = true;
+      return ::arrow::Status::OutOfMemory("it takes more memory than ", most_, " bytes");
     }
     if (more > 0) taken_ += more;
     ++count_;
@@ -188,6 +192,7 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
   ::arrow::MemoryPool* const from_ = ::arrow::default_memory_pool();
   const std::int64_t most_;
   std::int64_t expected_ = 0;  // set and read by the thread that decodes
+  std::atomic<bool> refused_{false};
   std::atomic<std::int64_t> held_{0};
   std::atomic<std::int64_t> taken_{0};
   std::atomic<std::int64_t> count_{0};
@@ -395,6 +400,8 @@ class parquet_metadata {
     std::string name;
     bool is_field = true;
     bool is_label = false;
+    bool texts = false;   // a list of texts
+    bool nested = false;  // a list of lists
     int column = 0;
   };
 
@@ -405,6 +412,7 @@ class parquet_metadata {
   std::vector<leaf> leaves;
   std::vector<parquet_test> tests;             // of options.where
   std::vector<std::vector<int>> dictionaries;  // of each row group: the columns of texts that are nothing else
+  std::vector<std::vector<int>> part_dictionaries;  // those of lists, and those that have other pages, too
 
   const leaf* find(const std::string& name) const noexcept {
     for (const leaf& l : leaves) {
@@ -421,32 +429,40 @@ class parquet_metadata {
 };
 
 /// `dictionaries`: columns that stay as dictionaries and their indices.
-inline ::parquet::ArrowReaderProperties arrow_properties(const std::vector<int>& dictionaries = {}) {
+inline ::parquet::ArrowReaderProperties arrow_properties(
+    const std::vector<int>& dictionaries = {}, ::arrow::TimeUnit::type int96 = ::arrow::TimeUnit::NANO) {
   ::parquet::ArrowReaderProperties made;
   for (const int column : dictionaries) made.set_read_dictionary(column, true);
+  made.set_coerce_int96_timestamp_unit(int96);
   made.set_use_threads(false);
   made.set_pre_buffer(false);
   return made;
 }
 
-/// Calls `f`; what Arrow throws becomes an archive_error about this place.
+/// Calls `f`; what Arrow throws becomes an archive_error about this place. A lack of memory stays a std::bad_alloc.
 template <class F>
 auto with_arrow(F f, const std::string& object, std::optional<std::uint64_t> offset, const std::string& key) {
   try {
     return f();
   } catch (const error&) {
     throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const ::parquet::ParquetStatusException& e) {
+    if (e.status().IsOutOfMemory()) throw std::bad_alloc();
+    throw archive_error(std::string("Arrow cannot read it: ") + e.what(), where{object, offset, key});
   } catch (const std::exception& e) {
     throw archive_error(std::string("Arrow cannot read it: ") + e.what(), where{object, offset, key});
   }
 }
+inline void need(const ::arrow::Status& status) {
+  if (status.IsOutOfMemory()) throw std::bad_alloc();
+  if (!status.ok()) throw std::runtime_error(status.ToStringWithoutContextLines());
+}
 template <class T>
 T value_of(::arrow::Result<T> result) {
-  if (!result.ok()) throw std::runtime_error(result.status().ToStringWithoutContextLines());
+  need(result.status());
   return std::move(result).ValueUnsafe();
-}
-inline void need(const ::arrow::Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.ToStringWithoutContextLines());
 }
 
 MILLRACE_INLINE std::uint64_t parquet_file::footer_bytes(std::string_view tail, std::uint64_t size,
@@ -493,6 +509,7 @@ class parquet_schema_reader {
       if (fields.size() == before) missing(manifest, wanted);
     }
     if (!options_.label.empty()) add_label(manifest);
+    check_made_up_names();
     for (const parquet_condition& c : options_.where) add_test(manifest, c);
     if (roots.empty()) throw configuration_error("parquet: the file has no columns", where{object_, {}, {}});
   }
@@ -547,17 +564,45 @@ class parquet_schema_reader {
       made.ragged = true;
       if (depth == 1) nested_ = true;
     }
-    if (std::exchange(nested_, false) && what.form == arrow_form::text) refuse(path, *f.field->type());
+    const bool nested = std::exchange(nested_, false);
+    const bool texts = made.ragged && what.form == arrow_form::text;
+    if (nested && texts) refuse(path, *f.field->type());
     made.type = what.type;
     made.dims = what.dims;
     made.text = is_text(*type);
     made.arrow = f.field->type()->ToString();
+    if (what.form != arrow_form::null) {
+      made.meaning = std::string(nested ? "list of list of " : made.ragged ? "list of " : "") + meaning_of(*type);
+    }
     fields.push_back(made);
-    leaves.push_back({path, true, false, columns.front()});
+    leaves.push_back({path, true, false, texts, nested, columns.front()});
     for (parquet_metadata::root& r : roots) {
       if (r.name == root_) return r.leaves.push_back(columns.front());
     }
     roots.push_back({root_, {columns.front()}});
+  }
+  /// What the bytes of an element are, the same for types whose bytes mean the same.
+  static std::string meaning_of(const ::arrow::DataType& t) {
+    using id = ::arrow::Type;
+    switch (t.id()) {
+      case id::EXTENSION:
+        return meaning_of(*static_cast<const ::arrow::ExtensionType&>(t).storage_type());
+      case id::DICTIONARY:
+        return meaning_of(*static_cast<const ::arrow::DictionaryType&>(t).value_type());
+      case id::FIXED_SIZE_LIST: {
+        const auto& list = static_cast<const ::arrow::FixedSizeListType&>(t);
+        return "list of " + std::to_string(list.list_size()) + ' ' + meaning_of(*list.value_type());
+      }
+      case id::TIMESTAMP:
+        return ::arrow::timestamp(static_cast<const ::arrow::TimestampType&>(t).unit())->ToString();
+      case id::DECIMAL32:
+      case id::DECIMAL64:
+      case id::DECIMAL128:
+      case id::DECIMAL256:
+        return t.name() + " of scale " + std::to_string(static_cast<const ::arrow::DecimalType&>(t).scale());
+      default:
+        return element_of(t).form == arrow_form::text ? "text or binary data" : t.ToString();
+    }
   }
   static bool is_text(const ::arrow::DataType& t) {
     if (t.id() == ::arrow::Type::DICTIONARY)
@@ -587,7 +632,31 @@ class parquet_schema_reader {
       throw configuration_error("parquet: .label \"" + options_.label + "\" is no column of whole numbers",
                                 where{object_, {}, {}});
     }
-    if (!leaves[at].is_field) fields.pop_back();
+    // A column "cls" is its text: a sample has one field of a name.
+    if (leaves[at].name == "cls") leaves[at].is_field = false;
+    if (!leaves[at].is_field) fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  /// Names of fields that no column has: of a label, of a list of texts, of a list of lists.
+  void check_made_up_names() const {
+    const auto refuse_name = [&](const std::string& made, const std::string& of, const std::string& there) {
+      throw configuration_error("parquet: " + of + " makes a field \"" + made + "\", and there is a column \"" + there +
+                                    "\": name the .columns that are wanted, without one of them",
+                                where{object_, {}, {}});
+    };
+    for (const parquet_metadata::leaf& of : leaves) {
+      for (const parquet_metadata::leaf& other : leaves) {
+        if (&of == &other || !other.is_field) continue;
+        if (of.is_label && other.name == "cls") refuse_name("cls", ".label \"" + of.name + '"', other.name);
+        if (!of.is_field) continue;
+        if (of.nested && other.name == of.name + ".offsets") {
+          refuse_name(other.name, "column \"" + of.name + "\", a list of lists,", other.name);
+        }
+        const std::string begin = of.name + '#';
+        const bool numbered = of.texts && other.name.size() > begin.size() && other.name.starts_with(begin) &&
+                              other.name.find_first_not_of("0123456789", begin.size()) == std::string::npos;
+        if (numbered) refuse_name(other.name, "column \"" + of.name + "\", a list of texts,", other.name);
+      }
+    }
   }
   void add_test(const ::parquet::arrow::SchemaManifest& manifest, const parquet_condition& c) {
     const schema_field* at = nullptr;
@@ -686,6 +755,7 @@ class parquet_group_reader {
     const std::unique_ptr<::parquet::RowGroupMetaData> group = from_.file->RowGroup(g);
     parquet_group made;
     from_.dictionaries.emplace_back();
+    from_.part_dictionaries.emplace_back();
     constexpr std::int64_t most_rows = std::int64_t{1} << 40;
     if (group->num_rows() < 0 || group->num_rows() > most_rows) {
       fail("it says that it has " + std::to_string(group->num_rows()) + " rows", std::nullopt, {});
@@ -732,7 +802,10 @@ class parquet_group_reader {
             fail("it says that it takes more than 1 TiB of memory", {}, l.name);
           }
           if (made.rows == 0) return;  // nothing of it is read
-          if (plain && is_dictionary(*column, type)) from_.dictionaries.back().push_back(l.column);
+          if (has_dictionary(*column, type)) {
+            const bool whole = plain && is_dictionary(*column);
+            (whole ? from_.dictionaries : from_.part_dictionaries).back().push_back(l.column);
+          }
           const std::int64_t pages = column->data_page_offset();
           const std::int64_t first = column->has_dictionary_page() ? column->dictionary_page_offset() : 0;
           check_place(first > 0 && first < pages ? first : pages, column->total_compressed_size(), l.name);
@@ -744,15 +817,22 @@ class parquet_group_reader {
         object_, std::nullopt, group_ + ", column \"" + l.name + '"');
   }
 
-  /// Whether all pages are indices of a dictionary of texts: repeated, these may take any number of times the bytes.
-  static bool is_dictionary(const ::parquet::ColumnChunkMetaData& column, const ::parquet::ColumnDescriptor& type) {
-    if (type.physical_type() != ::parquet::Type::BYTE_ARRAY || column.encoding_stats().empty()) return false;
+  static bool has_dictionary(const ::parquet::ColumnChunkMetaData& column, const ::parquet::ColumnDescriptor& type) {
+    if (type.physical_type() != ::parquet::Type::BYTE_ARRAY) return false;
+    return column.has_dictionary_page() ||
+           std::any_of(column.encodings().begin(), column.encodings().end(), is_index);
+  }
+  /// True if all pages are indices of a dictionary of texts: repeated, these may take any number of times the bytes.
+  /// Also where the footer does not say so of each page, as that of polars.
+  static bool is_dictionary(const ::parquet::ColumnChunkMetaData& column) {
     return std::all_of(column.encoding_stats().begin(), column.encoding_stats().end(), [](const auto& pages) {
       return (pages.page_type != ::parquet::PageType::DATA_PAGE &&
               pages.page_type != ::parquet::PageType::DATA_PAGE_V2) ||
-             pages.encoding == ::parquet::Encoding::RLE_DICTIONARY ||
-             pages.encoding == ::parquet::Encoding::PLAIN_DICTIONARY;
+             is_index(pages.encoding);
     });
+  }
+  static bool is_index(::parquet::Encoding::type encoding) noexcept {
+    return encoding == ::parquet::Encoding::RLE_DICTIONARY || encoding == ::parquet::Encoding::PLAIN_DICTIONARY;
   }
 
   /// Bytes of a value in memory: of texts their offset.
@@ -779,8 +859,11 @@ class parquet_group_reader {
              " on, and the data of the file end at byte " + std::to_string(end),
          std::nullopt, column);
   }
+  /// Of some old files Arrow reads up to 100 bytes more (see check_apart()), which may be of the footer.
   void add(const ::arrow::io::ReadRange& r, parquet_group& made, const std::string& column) {
-    check_place(r.offset, r.length, column);
+    const std::int64_t end = static_cast<std::int64_t>(from_.size - from_.footer) - r.offset;
+    check_place(r.offset, std::min(r.length, std::max<std::int64_t>(end, 0)), column);
+    if (r.length > static_cast<std::int64_t>(from_.size) - r.offset) check_place(r.offset, r.length, column);
     const parquet_stretch at{static_cast<std::uint64_t>(r.offset), static_cast<std::uint64_t>(r.offset + r.length)};
     made.stretches.push_back(at);
     chunks_.push_back({at, group_ + ", column \"" + column + '"'});
@@ -823,7 +906,7 @@ class parquet_group_reader {
 
 MILLRACE_INLINE parquet_file::parquet_file(std::string_view footer, std::uint64_t size, std::string object,
                                            const parquet_options& options)
-    : object_(std::move(object)) {
+    : object_(std::move(object)), memory_(options.memory) {
   const std::uint64_t length = footer_bytes(footer, size, object_);
   if (footer.size() != length) misused("parquet_file: that is not the footer of the file");
   auto made = std::make_unique<parquet_metadata>();
@@ -906,34 +989,126 @@ inline void add_arrow_chunk(std::vector<std::unique_ptr<arrow_column>>& columns,
   columns[number]->chunks.emplace_back(std::move(array), first, pool);
 }
 
-/// How many values the dictionary has whose page begins here, by its header (parquet.thrift, in Thrift's compact
-/// protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md): -1 where this is none.
-inline std::int64_t dictionary_values(std::string_view page) {
-  const auto next = [&]() -> int {
-    if (page.empty()) return -1;
-    const auto c = static_cast<unsigned char>(page.front());
-    page.remove_prefix(1);
-    return c;
-  };
-  const auto number = [&]() -> std::int64_t {  // zigzag
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 35; shift += 7) {
-      const int c = next();
-      if (c < 0) return -1;
-      value |= static_cast<std::uint64_t>(c & 0x7f) << shift;
-      if (c < 0x80) return static_cast<std::int64_t>(value >> 1) ^ -static_cast<std::int64_t>(value & 1);
-    }
-    return -1;
-  };
-  constexpr int i32 = 5, structure = 12, of_dictionary = 7;
-  for (int field = 0;;) {
-    const int head = next();
-    if (head <= 0 || head >> 4 == 0) return -1;
-    field += head >> 4;
-    if (field == of_dictionary && (head & 15) == structure) return next() == (1 << 4 | i32) ? number() : -1;
-    if (field > of_dictionary || (head & 15) != i32) return -1;
-    number();
+/// The header of a page (parquet.thrift, in Thrift's compact protocol:
+/// https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md), as far as `text` has it. What it
+/// does not say is -1.
+class parquet_page_head {
+ public:
+  explicit parquet_page_head(std::string_view text) : rest_(text) {
+    whole_ = structure(0, -1);
+    bytes_ = text.size() - rest_.size();
   }
+  /// True if all of it was there.
+  bool whole() const noexcept { return whole_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  std::int64_t unpacked() const noexcept { return unpacked_; }
+  std::int64_t packed() const noexcept { return packed_; }
+  /// Of a page that is a dictionary.
+  std::int64_t dictionary_values() const noexcept { return values_; }
+
+ private:
+  bool structure(int depth, int in) {
+    if (depth > 8) return false;
+    for (std::int64_t field = 0;;) {
+      const int head = next();
+      if (head <= 0) return head == 0;
+      if (head >> 4 != 0) {
+        field += head >> 4;
+      } else if (const auto long_form = number()) {
+        field = *long_form;
+      } else {
+        return false;
+      }
+      constexpr int i32 = 5;
+      if ((head & 15) == i32) {
+        const auto value = number();
+        if (!value) return false;
+        if (depth == 0 && field == 2) unpacked_ = *value;
+        if (depth == 0 && field == 3) packed_ = *value;
+        if (depth == 1 && in == 7 && field == 1) values_ = *value;
+      } else if (!pass(head & 15, depth, static_cast<int>(field))) {
+        return false;
+      }
+    }
+  }
+  bool pass(int type, int depth, int field) {
+    switch (type) {
+      case 1:  // true, and false
+      case 2:
+        return true;
+      case 3:
+        return next() >= 0;
+      case 4:
+      case 5:
+      case 6:
+        return number().has_value();
+      case 7:
+        return drop(8);
+      case 8: {
+        const auto length = word();
+        return length && drop(*length);
+      }
+      case 12:
+        return structure(depth + 1, field);
+      default:  // a header has neither lists nor maps
+        return false;
+    }
+  }
+  bool drop(std::uint64_t count) {
+    if (count > rest_.size()) return false;
+    rest_.remove_prefix(static_cast<std::size_t>(count));
+    return true;
+  }
+  int next() {
+    if (rest_.empty()) return -1;
+    const auto c = static_cast<unsigned char>(rest_.front());
+    rest_.remove_prefix(1);
+    return c;
+  }
+  std::optional<std::uint64_t> word() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const int c = next();
+      if (c < 0) return std::nullopt;
+      value |= static_cast<std::uint64_t>(c & 0x7f) << shift;
+      if (c < 0x80) return value;
+    }
+    return std::nullopt;
+  }
+  std::optional<std::int64_t> number() {  // zigzag
+    const auto value = word();
+    if (!value) return std::nullopt;
+    return static_cast<std::int64_t>(*value >> 1) ^ -static_cast<std::int64_t>(*value & 1);
+  }
+
+  std::string_view rest_;
+  bool whole_ = false;
+  std::size_t bytes_ = 0;
+  std::int64_t unpacked_ = -1;
+  std::int64_t packed_ = -1;
+  std::int64_t values_ = -1;
+};
+
+/// True if the headers of a column's pages say what the footer says of it: then it is not damaged where it takes much
+/// memory, but packed well.
+inline bool parquet_pages_agree(const ::parquet::ColumnChunkMetaData& column, fetched_file& file) {
+  const std::int64_t pages = column.data_page_offset();
+  const std::int64_t first = column.has_dictionary_page() ? column.dictionary_page_offset() : 0;
+  std::int64_t at = first > 0 && first < pages ? first : pages;
+  const std::int64_t end = at + column.total_compressed_size();
+  constexpr std::int64_t most_head = 1 << 20;  // it may have the least value and the greatest one
+  while (at < end) {
+    const auto text = file.ReadAt(at, std::min(most_head, end - at));
+    if (!text.ok()) return false;
+    const parquet_page_head head{static_cast<std::string_view>(**text)};
+    const std::int64_t left = end - at - static_cast<std::int64_t>(head.bytes());
+    if (!head.whole() || head.packed() < 0 || head.packed() > left || head.unpacked() < 0 ||
+        head.unpacked() > column.total_uncompressed_size()) {
+      return false;
+    }
+    at = end - left + head.packed();
+  }
+  return true;
 }
 
 /// Of the columns that may stay dictionaries those in which a value repeats: of others Arrow makes no less memory so,
@@ -951,7 +1126,7 @@ inline std::vector<int> dictionaries_that_repeat(const parquet_metadata& of, std
     const auto length = std::min<std::int64_t>(sizeof head, column->total_compressed_size());
     std::int64_t values = -1;
     if (at > 0 && length > 0 && file.ReadAt(at, length, head).ok()) {
-      values = dictionary_values(std::string_view(head, static_cast<std::size_t>(length)));
+      values = parquet_page_head(std::string_view(head, static_cast<std::size_t>(length))).dictionary_values();
     }
     if (values < column->num_values() - nulls) repeat.push_back(c);
   }
@@ -963,52 +1138,106 @@ MILLRACE_INLINE std::shared_ptr<const parquet_rows> parquet_file::decode(std::si
   const parquet_group& what = groups_.at(group);
   if (what.rows == 0) return std::make_shared<parquet_rows>(what);
   const std::uint64_t offset = what.stretches.empty() ? 0 : what.stretches.front().begin;
-  const auto pool = std::make_shared<bounded_arrow_pool>(static_cast<std::int64_t>(4 * what.decoded + 64 * MiB));
+  const std::uint64_t most = memory_ != 0 ? memory_ : 4 * what.decoded + GiB;
+  const auto pool =
+      std::make_shared<bounded_arrow_pool>(static_cast<std::int64_t>(std::min<std::uint64_t>(most, INT64_MAX)));
   const auto file = std::make_shared<fetched_file>(metadata_->size, std::move(pieces), pool.get());
+  const auto row_group = metadata_->file->RowGroup(static_cast<int>(group));
+  const parquet_metadata::root* reading = nullptr;
+  const auto reader_of = [&](const ::parquet::ArrowReaderProperties& how) {
+    std::unique_ptr<::parquet::ParquetFileReader> reader =
+        ::parquet::ParquetFileReader::Open(file, parquet_metadata::properties(pool.get()), metadata_->file);
+    return value_of(::parquet::arrow::FileReader::Make(pool.get(), std::move(reader), how));
+  };
+  const auto read_root = [&](::parquet::arrow::FileReader& arrow, const std::string& name,
+                             const std::vector<int>& leaves, std::vector<std::unique_ptr<arrow_column>>& columns) {
+    std::int64_t expected = 0;
+    for (const int leaf : leaves) {
+      expected = std::max(expected, row_group->ColumnChunk(leaf)->total_uncompressed_size());
+    }
+    pool->expect(expected);
+    const auto table = value_of(arrow.ReadRowGroup(static_cast<int>(group), leaves));
+    if (table->num_columns() != 1 || static_cast<std::uint64_t>(table->num_rows()) != what.rows) {
+      throw std::runtime_error("it has " + std::to_string(table->num_rows()) + " rows, and the row group " +
+                               std::to_string(what.rows));
+    }
+    need(table->Validate());
+    std::int64_t first = 0;
+    for (const std::shared_ptr<::arrow::Array>& array : table->column(0)->chunks()) {
+      add_arrow_chunk(columns, *metadata_, name, array, first, pool);
+      first += array->length();
+    }
+  };
   const auto read = [&](const std::vector<int>& dictionaries) {
     auto made = std::make_shared<parquet_rows>(what);
     made->columns_.resize(metadata_->leaves.size());
     made->pool_ = pool;
-    const auto row_group = metadata_->file->RowGroup(static_cast<int>(group));
-    std::unique_ptr<::parquet::ParquetFileReader> reader =
-        ::parquet::ParquetFileReader::Open(file, parquet_metadata::properties(pool.get()), metadata_->file);
-    const auto arrow =
-        value_of(::parquet::arrow::FileReader::Make(pool.get(), std::move(reader), arrow_properties(dictionaries)));
+    const auto arrow = reader_of(arrow_properties(dictionaries));
     for (const parquet_metadata::root& root : metadata_->roots) {
+      reading = &root;
+      with_arrow([&] { read_root(*arrow, root.name, root.leaves, made->columns_); }, object_, offset,
+                 shown(group) + ", column \"" + root.name + '"');
+    }
+    // Of an INT96 Arrow makes nanoseconds, which wrap beyond the years 1677 to 2262: seconds tell which.
+    std::vector<std::unique_ptr<arrow_column>> seconds(metadata_->leaves.size());
+    for (const parquet_metadata::root& root : metadata_->roots) {
+      std::vector<int> times;
+      for (const int leaf : root.leaves) {
+        if (metadata_->file->schema()->Column(leaf)->physical_type() == ::parquet::Type::INT96) times.push_back(leaf);
+      }
+      if (times.empty()) continue;
+      reading = &root;
       with_arrow(
           [&] {
-            std::int64_t most = 0;
-            for (const int leaf : root.leaves) {
-              most = std::max(most, row_group->ColumnChunk(leaf)->total_uncompressed_size());
-            }
-            pool->expect(most);
-            const auto table = value_of(arrow->ReadRowGroup(static_cast<int>(group), root.leaves));
-            if (table->num_columns() != 1 || static_cast<std::uint64_t>(table->num_rows()) != what.rows) {
-              throw std::runtime_error("it has " + std::to_string(table->num_rows()) + " rows, and the row group " +
-                                       std::to_string(what.rows));
-            }
-            need(table->Validate());
-            std::int64_t first = 0;
-            for (const std::shared_ptr<::arrow::Array>& array : table->column(0)->chunks()) {
-              add_arrow_chunk(made->columns_, *metadata_, root.name, array, first, pool);
-              first += array->length();
-            }
+            const auto in_seconds = reader_of(arrow_properties({}, ::arrow::TimeUnit::SECOND));
+            read_root(*in_seconds, root.name, times, seconds);
           },
           object_, offset, shown(group) + ", column \"" + root.name + '"');
     }
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      if (seconds[i] != nullptr && made->columns_[i] != nullptr) made->columns_[i]->compare_seconds(*seconds[i]);
+    }
     return made;
   };
-  const auto made = with_arrow(
-      [&] {
-        const std::vector<int> dictionaries = dictionaries_that_repeat(*metadata_, group, *file);
-        if (dictionaries.size() == metadata_->dictionaries[group].size()) return read(dictionaries);
-        try {
-          return read(dictionaries);
-        } catch (const archive_error&) {  // one has values that no row has, and others in many rows
-          return read(metadata_->dictionaries[group]);
-        }
-      },
-      object_, offset, shown(group));
+  std::exception_ptr failure;
+  bool refused = false;
+  const auto attempt = [&](const std::vector<int>& dictionaries) -> std::shared_ptr<parquet_rows> {
+    try {
+      return with_arrow([&] { return read(dictionaries); }, object_, offset, shown(group));
+    } catch (const archive_error&) {
+      if (failure == nullptr) failure = std::current_exception();
+    } catch (const std::bad_alloc&) {
+      if (!pool->refused()) throw;
+      refused = true;
+    }
+    return nullptr;
+  };
+  std::vector<int> all = metadata_->dictionaries[group];
+  const std::vector<int> repeating =
+      with_arrow([&] { return dictionaries_that_repeat(*metadata_, group, *file); }, object_, offset, shown(group));
+  std::shared_ptr<parquet_rows> made = attempt(repeating);
+  // One may have values that no row has, and others in many rows.
+  if (made == nullptr && repeating.size() != all.size()) made = attempt(all);
+  if (made == nullptr && refused) {
+    const std::vector<int>& more = metadata_->part_dictionaries[group];
+    all.insert(all.end(), more.begin(), more.end());
+    if (!more.empty()) made = attempt(all);
+  } else if (made == nullptr && !repeating.empty()) {
+    made = attempt({});  // a column may have pages that Arrow makes no dictionary of
+  }
+  if (made == nullptr && refused) {
+    const std::string column = shown(group) + ", column \"" + reading->name + '"';
+    for (const int leaf : reading->leaves) {
+      if (parquet_pages_agree(*row_group->ColumnChunk(leaf), *file)) continue;
+      throw archive_error("its pages have more bytes than the footer says", where{object_, offset, column});
+    }
+    throw configuration_error("parquet: the row group takes more than " + format_bytes(static_cast<double>(most)) +
+                                  " of memory when it is decoded, and has " +
+                                  format_bytes(static_cast<double>(what.decoded)) +
+                                  " by its footer: parquet_options::memory allows more",
+                              where{object_, offset, column});
+  }
+  if (made == nullptr) std::rethrow_exception(failure);
   for (std::size_t i = 0; i < made->columns_.size(); ++i) {
     if (made->columns_[i] != nullptr) continue;
     const std::string& name = metadata_->leaves[i].name;

@@ -11,6 +11,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/coro/executor.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
@@ -74,6 +75,8 @@ class listed_index {
   static std::shared_ptr<const index_set> read(const std::string& file);
   /// Throws configuration_error, which names `file`, where its indexes are not of `format`.
   static void check_format(const index_set& indexes, const dataset_format& format, const std::string& file);
+  /// Throws configuration_error where two shards have other fields: see shard_format::fields().
+  static void check_fields(const index_set& indexes, const dataset_format& format);
   /// Whether it is the index itself, or what ranks leave beside it, which may lie among the data.
   bool is_own(const shard& s) const {
     const std::string_view url = s.url;
@@ -85,6 +88,7 @@ class listed_index {
 
  private:
   void check(const index_set& indexes, const std::vector<shard>& list) const;
+  void say_left_out(const executor& ex, const std::vector<shard>& all, const std::vector<shard>& chosen) const;
   void write(const index_set& indexes, bool replace = true) const;
   void check_writable() const;
   bool in_store() const noexcept { return file_.find("://") != std::string::npos; }

@@ -9,6 +9,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
@@ -47,6 +49,20 @@ namespace millrace::detail {
 MILLRACE_INLINE std::string shard_indexer::name_of(const shard& s) const {
   const std::string name = s.shown();
   return name.compare(0, prefix_.size(), prefix_) == 0 ? name.substr(prefix_.size()) : name;
+}
+
+/// For a shard that is no tar: the dataset_options::format that its name or its first bytes are of.
+MILLRACE_INLINE std::string format_advice(std::string_view name, std::string_view reason) {
+  const auto has = [&](std::string_view part) { return reason.find(part) != std::string_view::npos; };
+  const std::string_view last = name.substr(name.rfind('/') + 1);
+  if (has(", but Parquet")) return "dataset_options::format = mill::parquet() reads Parquet (millrace/parquet.hpp)";
+  if (has(", but a NumPy array")) return "dataset_options::format = mill::npy_shards() reads the rows of .npy files";
+  if (last.find(".mds") != std::string_view::npos) return "dataset_options::format = mill::mds() reads MosaicML's MDS";
+  if (has("\"MMIDIDX") || last.ends_with(".bin")) {
+    return "dataset_options::format = mill::megatron() reads .bin files of Megatron-LM with their .idx";
+  }
+  return "of other data than tars, dataset_options::format is lines, tfrecord, recordio, objects, classes or folders, "
+         "or what mill::parquet(), mds(), npy_shards() or megatron() returns";
 }
 
 MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::operator()(shard s) const {
@@ -78,8 +94,7 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_p
     co_return std::move(made);
   } catch (archive_error& e) {
     if (format == sample_format::tar && e.reason().compare(0, 17, "not a tar archive") == 0) {
-      e.add_note("of other data than tars, dataset_options::format is lines, tfrecord, recordio, objects, classes or "
-                 "folders");
+      e.add_note(format_advice(e.object(), e.reason()));
     }
     throw;
   }
@@ -109,6 +124,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(
                                     " objects that are listed is a shard of " + format_name(indexer_.format()),
                                 where{all.front().shown(), std::nullopt, {}});
     }
+    say_left_out(co_await this_executor(), all, list);
   }
   std::shared_ptr<const index_set> indexes = co_await find();
   if (indexes == nullptr && format != nullptr) {
@@ -127,13 +143,31 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(
   co_return indexes;
 }
 
+/// Objects that the format does not know, by names that are not those of its shards.
+MILLRACE_INLINE void listed_index::say_left_out(const executor& ex, const std::vector<shard>& all,
+                                                const std::vector<shard>& chosen) const {
+  std::set<std::string_view> shards;
+  for (const shard& s : chosen) shards.insert(s.url);
+  const shard* first = nullptr;
+  std::size_t count = 0;
+  for (const shard& s : all) {
+    if (shards.count(s.url) != 0 || indexer_.format().shards()->knows(s)) continue;
+    if (count++ == 0) first = &s;
+  }
+  if (count == 0) return;
+  const std::string line = std::to_string(count) + (count == 1 ? " object is" : " objects are") +
+                           " left out, as by their names they are no shards of " +
+                           std::string(indexer_.format().shards()->name()) + ": the first is " + first->shown();
+  if (first_time(line)) log_line(ex, "millrace: dataset: " + line);
+}
+
 /// The index that is there; null where it is to be made.
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::find() const {
   std::shared_ptr<const index_set> there = known_;
   if (there == nullptr && in_store()) there = co_await read_object();
   if (there == nullptr && is_there()) there = read(file_);
   if (there != nullptr) {
-    check_format(*there, indexer_.format(), file_);
+    if (there != known_) check_format(*there, indexer_.format(), file_);
   } else if (use_ == index_use::required) {
     throw configuration_error("there is no index: millrace-index makes one, and so does dataset_options::make_index",
                               where{file_, std::nullopt, {}});
@@ -148,12 +182,54 @@ MILLRACE_INLINE std::string index_format_name(const index_set& indexes) {
 
 MILLRACE_INLINE void listed_index::check_format(const index_set& indexes, const dataset_format& format,
                                                 const std::string& file) {
-  if (indexes.size() == 0 ? format == indexes.format() : indexes[0].is_of(format)) return;
+  if (indexes.size() == 0 ? format == indexes.format() : indexes[0].is_of(format)) return check_fields(indexes, format);
   const bool described = indexes.format() == sample_format::described;
   throw configuration_error(std::string("the index is of ") + (described ? "" : "sample_format::") +
                                 index_format_name(indexes) + ", and dataset_options::format is " +
                                 format_name(format),
                             where{shown_url(file), std::nullopt, {}});
+}
+
+MILLRACE_INLINE void listed_index::check_fields(const index_set& indexes, const dataset_format& format) {
+  if (format.shards() == nullptr) return;
+  struct known {
+    std::string meaning;
+    std::size_t shard = 0;
+  };
+  std::map<std::string, known, std::less<>> all;
+  std::vector<shard_field> before;
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < indexes.size(); ++i) {
+    if (indexes[i].samples() == 0) continue;
+    std::vector<shard_field> its = format.shards()->fields(indexes[i]);
+    if (its.empty() || its == before) continue;
+    const auto fail = [&](std::size_t shard, const std::string& why) {
+      throw configuration_error(std::string(format.shards()->name()) + ": " + why +
+                                    ": all shards of a dataset have the same fields",
+                                where{indexes[shard].name(), std::nullopt, {}});
+    };
+    const bool begins = all.empty();
+    if (begins) first = i;
+    std::set<std::string_view> names;
+    for (const shard_field& f : its) {
+      names.insert(f.name);
+      const auto [at, is_new] = all.try_emplace(f.name, known{f.meaning, i});
+      if (is_new && !begins) {
+        fail(first, "there is no field \"" + f.name + "\", which " + indexes[i].name() + " has (" + f.meaning + ')');
+      }
+      known& other = at->second;
+      if (other.meaning.empty()) other = known{f.meaning, i};
+      if (f.meaning.empty() || f.meaning == other.meaning) continue;
+      fail(i, "field \"" + f.name + "\" is " + f.meaning + ", and in " + indexes[other.shard].name() + ' ' +
+                  other.meaning);
+    }
+    for (const auto& [name, other] : all) {
+      if (names.count(name) != 0) continue;
+      const std::string which = indexes[other.shard].name() + " has (" + other.meaning + ')';
+      fail(i, "there is no field \"" + name + "\", which " + which);
+    }
+    before = std::move(its);
+  }
 }
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of_objects(
@@ -378,6 +454,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
 
 /// At once or not at all. Without `replace`, a file that is there by then stays.
 MILLRACE_INLINE void listed_index::write(const index_set& indexes, bool replace) const {
+  check_fields(indexes, indexer_.format());
   const std::string fresh = unfinished(file_, this);
   errno = 0;
   std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
