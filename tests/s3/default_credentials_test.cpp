@@ -5,6 +5,14 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -357,4 +365,81 @@ TEST_CASE("credential_process: what is accepted of a process", "[s3][credentials
   CHECK_THAT(with("echo hidden"), Contains("invalid JSON") && !Contains("hidden"));
   CHECK_THAT(with("exit 9"), Contains("status 9"));
   CHECK_THAT(with("kill -9 $$"), Contains("signal"));
+}
+
+TEST_CASE("an SSO token is renewed by its refresh token, and the file that has it", "[s3][credentials]") {
+  fixture f(variables{{"HOME", "/home"}, {"AWS_PROFILE", "dev"}});
+  f.world->files["/home/.aws/config"] =
+      "[profile dev]\nsso_session = corp\nsso_account_id = 1\nsso_role_name = r\n[sso-session corp]\n"
+      "sso_region = eu-west-1\nsso_start_url = https://x\n";
+  const std::string path = "/home/.aws/sso/cache/" + s3::detail::sha1_hex("corp") + ".json";
+  const auto file = [](const std::string& ends, const std::string& more = "") {
+    return "{\"startUrl\":\"https://x\",\"accessToken\":\"old\",\"expiresAt\":\"" + ends +
+           "\",\"clientId\":\"id\",\"clientSecret\":\"se\\\"cret\"" + more + ",\"refreshToken\":\"hidden\"}";
+  };
+  const std::string oidc = "https://oidc.eu-west-1.amazonaws.com/token";
+  recorded_exchange token =
+      exchange("POST", oidc, 200, "{\"accessToken\":\"new\",\"expiresIn\":3600,\"refreshToken\":\"next\"}");
+  token.fields["content-type"] = "application/json";
+  recorded_exchange keys = exchange(
+      "GET", "https://portal.sso.eu-west-1.amazonaws.com/federation/credentials?account_id=1&role_name=r", 200,
+      "{\"roleCredentials\":{\"accessKeyId\":\"AK\",\"secretAccessKey\":\"s\",\"sessionToken\":\"t\",\"expiration\":"
+      "1234003600000}}");
+  keys.fields["x-amz-sso_bearer_token"] = "new";
+  // The clock says 2009-02-07T09:46:40Z: ended, or ending soon.
+  for (const char* ends : {"2009-02-07T09:00:00Z", "2009-02-07T09:50:00Z"}) {
+    f.world->files[path] = file(ends);
+    f.answer({token, keys});
+    CHECK(f.get() == "AK");
+    CHECK(body_of(f.world->requests[0]) ==
+          "{\"clientId\":\"id\",\"clientSecret\":\"se\\\"cret\",\"grantType\":\"refresh_token\",\"refreshToken\":"
+          "\"hidden\"}");
+    CHECK(f.world->files[path] ==
+          "{\"startUrl\":\"https://x\",\"accessToken\":\"new\",\"expiresAt\":\"2009-02-07T10:46:40Z\",\"clientId\":"
+          "\"id\",\"clientSecret\":\"se\\\"cret\",\"refreshToken\":\"next\"}");
+  }
+  // Not yet.
+  keys.fields["x-amz-sso_bearer_token"] = "old";
+  f.world->files[path] = file("2009-02-07T09:52:00Z");
+  f.answer({keys});
+  CHECK(f.get() == "AK");
+  // It is refused: the old one serves as long as it lasts.
+  token.status = 400;
+  token.answer = "{\"error\":\"invalid_grant\"}";
+  f.world->files[path] = file("2009-02-07T09:50:00Z");
+  f.answer({token, keys});
+  CHECK(f.get() == "AK");
+  f.world->files[path] = file("2009-02-07T09:00:00Z");
+  f.answer({token, keys});
+  CHECK_THAT(f.failure(),
+             Contains("expired, and its refresh token gave 400 invalid_grant: run `aws sso login --profile") &&
+                 !Contains("hidden"));
+  // No client that it may be used by any more.
+  f.world->files[path] = file("2009-02-07T09:00:00Z", ",\"registrationExpiresAt\":\"2009-01-01T00:00:00Z\"");
+  f.answer({token, keys});
+  CHECK_THAT(f.failure(), Contains("expired: run"));
+  CHECK(f.world->answered == 0);
+  // The new one has nowhere to go.
+  token.status = 200;
+  token.answer = "{\"accessToken\":\"new\",\"expiresIn\":3600}";
+  f.world->replacing_fails = EACCES;
+  f.world->files[path] = file("2009-02-07T09:00:00Z");
+  f.answer({token, keys});
+  CHECK_THAT(f.failure(), Contains("the new one cannot be written: Permission denied"));
+}
+
+TEST_CASE("a file of secrets is replaced as a whole, and is the user's alone", "[s3][credentials]") {
+  char folder[] = "/tmp/millrace-test-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/token.json";
+  { std::ofstream(path) << "old"; }
+  REQUIRE(::chmod(path.c_str(), 0644) == 0);
+  CHECK(s3::detail::replace_secret_file(path, "new") == 0);
+  CHECK(s3::detail::read_small_file(path).text == "new");
+  struct stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+  CHECK(s3::detail::replace_secret_file(std::string(folder) + "/none/x", "new") == ENOENT);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()) == 1);
+  std::filesystem::remove_all(folder);
 }

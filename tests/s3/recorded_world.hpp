@@ -8,6 +8,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,11 @@ class recorded_world {
     if (found != files.end()) return s3::detail::file_text(found->second);
     if (root.empty()) return s3::detail::file_text(ENOENT);
     return s3::detail::read_small_file(root + path);
+  }
+
+  int replace_file(const std::string& path, std::string_view text) {
+    if (replacing_fails == 0) files[path] = text;
+    return replacing_fails;
   }
 
   task<http::response> send(http::request r, s3::detail::request_limits limits) {
@@ -131,6 +137,7 @@ class recorded_world {
 
   std::string root;
   std::map<std::string, std::string> files;
+  int replacing_fails = 0;  // errno
   std::vector<recorded_exchange> exchanges;
   std::int64_t time = 1'234'000'000;
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -42,6 +43,8 @@ class surroundings {
         seed_(static_cast<std::uint64_t>(monotonic_ns()) ^ (static_cast<std::uint64_t>(::getpid()) << 40)) {}
 
   file_text read_file(const std::string& path) const { return read_small_file(path); }
+  /// Returns 0 or an errno.
+  int replace_file(const std::string& path, std::string_view text) const { return replace_secret_file(path, text); }
 
   MILLRACE_COROUTINE task<http::response> send(http::request r, request_limits limits) const;
 

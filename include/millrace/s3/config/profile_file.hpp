@@ -39,6 +39,8 @@ class file_text {
 /// Reads a configuration or token file, at most 1 MiB (EFBIG beyond), at once: such files are small and local, and a
 /// refresh reads one every hour or so. Only regular files: a pipe would block (EINVAL).
 file_text read_small_file(const std::string& path);
+/// Writes a file of mode 0600 in the place of `path`: readers see the old one or the new one. Returns 0 or an errno.
+int replace_secret_file(const std::string& path, std::string_view text);
 
 }  // namespace millrace::s3::detail
 

@@ -9,6 +9,8 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +23,23 @@
 #include <millrace/text/text.hpp>
 
 namespace millrace::s3::detail {
+
+MILLRACE_INLINE int replace_secret_file(const std::string& path, std::string_view text) {
+  std::string fresh = path + ".XXXXXX";
+  const int fd = ::mkostemp(fresh.data(), O_CLOEXEC);  // mode 0600
+  if (fd < 0) return errno;
+  int failed = 0;
+  while (!text.empty() && failed == 0) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno != EINTR) failed = errno;
+    if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  if (failed == 0 && ::fsync(fd) != 0) failed = errno;
+  if (::close(fd) != 0 && failed == 0) failed = errno;
+  if (failed == 0 && ::rename(fresh.c_str(), path.c_str()) != 0) failed = errno;
+  if (failed != 0) ::unlink(fresh.c_str());
+  return failed;
+}
 
 MILLRACE_INLINE file_text read_small_file(const std::string& path) {
   static constexpr std::size_t longest = std::size_t(1) << 20;

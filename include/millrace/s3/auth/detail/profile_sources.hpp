@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -464,8 +465,127 @@ inline std::string sha1_hex(std::string_view text) {
   return out;
 }
 
+/// `text` as a string of JSON.
+inline std::string quoted_json(std::string_view text) {
+  static constexpr char hex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      out += "\\u00";
+      out += hex[(c >> 4) & 15];
+      out += hex[c & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+/// "2026-01-31T12:00:00Z"
+inline std::string iso8601(std::int64_t seconds) {
+  const text::civil_time t = text::civil_from_unix(seconds);
+  char out[40];
+  std::snprintf(out, sizeof out, "%04d-%02d-%02dT%02d:%02d:%02dZ", t.year, t.month, t.day, t.hour, t.minute, t.second);
+  return out;
+}
+
+/// What `aws sso login` has left in ~/.aws/sso/cache, and this renews there. Its texts are secrets.
+class sso_token {
+ public:
+  /// Throws configuration_error, with `remedy`, if the file is none.
+  sso_token(const file_text& file, const where& at, const std::string& remedy) {
+    if (file.error != 0) throw configuration_error("failed to read the SSO token: " + file.reason() + remedy, at);
+    std::optional<text::json_leaves> read = text::json_leaves::parse(file.text);
+    if (read) leaves_.emplace(std::move(*read));
+    const std::optional<std::int64_t> ends = text::parse_iso8601(part("expiresAt"));
+    if (part("accessToken").empty() || !ends) throw configuration_error("this is no SSO token" + remedy, at);
+    end = *ends;
+  }
+
+  std::string_view access() const noexcept { return part("accessToken"); }
+  /// Whether it has what the service wants for a new one, and the registration of the client still stands.
+  bool renewable(std::int64_t now) const {
+    for (const char* name : {"refreshToken", "clientId", "clientSecret"}) {
+      if (part(name).empty()) return false;
+    }
+    const std::optional<std::int64_t> registered = text::parse_iso8601(part("registrationExpiresAt"));
+    return !registered || *registered > now;
+  }
+  /// The body of CreateToken.
+  std::string request() const {
+    return "{\"clientId\":" + quoted_json(part("clientId")) + ",\"clientSecret\":" + quoted_json(part("clientSecret")) +
+           ",\"grantType\":\"refresh_token\",\"refreshToken\":" + quoted_json(part("refreshToken")) + "}";
+  }
+  /// The file with the new token in it, of `answer`, and all else as it was; empty if the answer has none.
+  std::string renewed(const text::json_leaves& answer, std::int64_t now) const {
+    const std::optional<std::int64_t> lasts = answer.find_number("expiresIn");
+    const std::string_view access = answer.find("accessToken").value_or(std::string_view());
+    if (access.empty() || !lasts) return {};
+    const std::string until = iso8601(now + *lasts);
+    std::string out;
+    out.reserve(16 * KiB);  // growing would leave secrets in freed memory
+    for (const auto& [path, value] : leaves_->all()) {
+      std::string_view text = value;
+      if (path == "accessToken") text = access;
+      if (path == "expiresAt") text = until;
+      if (path == "refreshToken") text = answer.find(path).value_or(value);
+      out += (out.empty() ? "{" : ",") + quoted_json(path) + ":" + quoted_json(text);
+    }
+    return out + "}";
+  }
+
+  std::int64_t end = 0;  ///< unix seconds
+
+ private:
+  std::string_view part(std::string_view name) const noexcept {
+    return leaves_ ? leaves_->find(name).value_or(std::string_view()) : std::string_view();
+  }
+  std::optional<text::json_leaves> leaves_;
+};
+
+/// Renews the token in `path` by its refresh token (sso-oidc CreateToken). Gives why not; empty: it is done, or another
+/// process has done it.
+template <class World>
+task<std::string> renew_sso_token(World& world, const settings& s, sso_request what, std::string path,
+                                  const sso_token& token) {
+  const service_endpoint to(s, "oidc", "AWS_ENDPOINT_URL_SSO_OIDC", "sso_oidc", what.region);
+  std::string body = token.request();
+  const wiped_text wiped_body(body);
+  const auto make = [&] {
+    http::request r("POST", to.url("/token"));
+    r.fields.add("content-type", "application/json");
+    r.body = bytes::copy(body);
+    return r;
+  };
+  const request_limits limits;
+  std::string why;
+  try {
+    http::response answer = co_await send_until(world, make, limits, is_overload);
+    const wiped_text wiped(answer.body);
+    const std::optional<text::json_leaves> said = text::json_leaves::parse(answer.body);
+    if (answer.head.status == 200 && said) {
+      std::string fresh = token.renewed(*said, world.now());
+      const wiped_text wiped_fresh(fresh);
+      if (fresh.empty()) co_return "the answer to its refresh token lacks a part";
+      const int failed = world.replace_file(path, fresh);
+      if (failed == 0) co_return std::string();
+      co_return "the new one cannot be written: " + std::string(std::strerror(failed));
+    }
+    why = "its refresh token gave " + std::to_string(answer.head.status);
+    if (said) why += " " + std::string(said->find("error").value_or(std::string_view()));
+  } catch (const http::error& e) {
+    why = "its refresh token could not be used: " + e.reason();
+  }
+  const file_text now = world.read_file(path);  // a refresh token may serve once: another process may have been first
+  const std::optional<text::json_leaves> there = text::json_leaves::parse(now.text);
+  if (there && there->find("accessToken").value_or(token.access()) != token.access()) why.clear();
+  co_return why;
+}
+
 /// The credentials of a role of IAM Identity Center, by the token that `aws sso login` has left in
-/// ~/.aws/sso/cache. This never starts a login: without a valid token it throws and says what to run.
+/// ~/.aws/sso/cache. Five minutes before its end it is renewed there, if it has a refresh token ([sso-session]). This
+/// never starts a login: without a valid token it throws and says what to run.
 template <class World>
 task<credentials> sso_credentials(World& world, const settings& s, sso_request what) {
   const std::string remedy =
@@ -481,15 +601,18 @@ task<credentials> sso_credentials(World& world, const settings& s, sso_request w
   text::append_query_parameter(query, "role_name", what.role);
   http::request wanted(to.url("/federation/credentials?" + query));
   {
-    const file_text file = world.read_file(path);
-    if (file.error != 0) throw configuration_error("failed to read the SSO token: " + file.reason() + remedy, at);
-    const std::optional<text::json_leaves> token = text::json_leaves::parse(file.text);
-    const std::optional<std::string_view> text = token ? token->find("accessToken") : std::nullopt;
-    const std::optional<std::int64_t> end =
-        token ? text::parse_iso8601(token->find("expiresAt").value_or(std::string_view())) : std::nullopt;
-    if (!text || text->empty() || !end) throw configuration_error("this is no SSO token" + remedy, at);
-    if (*end <= world.now()) throw configuration_error("the SSO token has expired" + remedy, at);
-    wanted.fields.add("x-amz-sso_bearer_token", std::string(*text));
+    std::optional<sso_token> token;
+    token.emplace(world.read_file(path), at, remedy);
+    std::string why;
+    if (token->end <= world.now() + 5 * 60 && !what.session.empty() && token->renewable(world.now())) {
+      task<std::string> renewing = renew_sso_token(world, s, what, path, *token);
+      why = co_await std::move(renewing);
+      if (why.empty()) token.emplace(world.read_file(path), at, remedy);
+    }
+    if (token->end <= world.now()) {
+      throw configuration_error("the SSO token has expired" + (why.empty() ? why : ", and " + why) + remedy, at);
+    }
+    wanted.fields.add("x-amz-sso_bearer_token", std::string(token->access()));
   }
   const auto make = [&] { return wanted; };
   const request_limits limits;
