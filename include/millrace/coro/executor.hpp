@@ -80,7 +80,7 @@ class timer_node {
   timer_node(const timer_node&) = delete;
   timer_node& operator=(const timer_node&) = delete;
 
-  bool armed() const noexcept { return index_ != npos; }
+  bool armed() const noexcept { return armed_; }
 
  protected:
   virtual ~timer_node() { MILLRACE_ASSERT(!armed(), "a timer was destroyed while it was armed"); }
@@ -88,28 +88,32 @@ class timer_node {
 
  private:
   friend class timer_queue;
-  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
-  std::size_t index_ = npos;
+  timer_node* child_ = nullptr;   // the first of those below it
+  timer_node* next_ = nullptr;    // below the same one
+  timer_node* before_ = nullptr;  // likewise, or, of the first child, the one above
+  bool armed_ = false;
   time_point due_{};
   std::uint64_t order_ = 0;
 };
 
-/// Binary heap of timers; equal times fire in the order of arming. O(log n) to arm and to remove. One thread.
+/// Timers by their times; equal times fire in the order of arming. A pairing heap, whose links are in the timers: it
+/// allocates nothing, so that a timer can be armed where nothing may be thrown, and clean-up never lacks one. O(1) to
+/// arm, O(log n) in the mean to remove. One thread.
 class timer_queue {
  public:
   timer_queue() noexcept = default;
   timer_queue(const timer_queue&) = delete;
   timer_queue& operator=(const timer_queue&) = delete;
   ~timer_queue() {
-    for (timer_node* node : heap_) node->index_ = timer_node::npos;
+    while (!empty()) remove(*first_);
   }
 
-  bool empty() const noexcept { return heap_.empty(); }
-  std::size_t size() const noexcept { return heap_.size(); }
-  time_point next() const noexcept { return heap_.front()->due_; }
+  bool empty() const noexcept { return first_ == nullptr; }
+  std::size_t size() const noexcept { return size_; }
+  time_point next() const noexcept { return first_->due_; }
 
   /// Arms `node` (moves it when it is armed already). It must be removed before it is destroyed.
-  void add(timer_node& node, time_point due);
+  void add(timer_node& node, time_point due) noexcept;
 
   void remove(timer_node& node) noexcept;
 
@@ -117,17 +121,16 @@ class timer_queue {
   std::size_t fire_due(time_point now) noexcept;
 
  private:
-  static bool before(const timer_node* a, const timer_node* b) noexcept {
-    return a->due_ != b->due_ ? a->due_ < b->due_ : a->order_ < b->order_;
+  static bool before(const timer_node& a, const timer_node& b) noexcept {
+    return a.due_ != b.due_ ? a.due_ < b.due_ : a.order_ < b.order_;
   }
-  void place(std::size_t i, timer_node* node) noexcept {
-    heap_[i] = node;
-    node->index_ = i;
-  }
-  void up(std::size_t i) noexcept;
-  void down(std::size_t i) noexcept;
+  /// The first of two that are above all others of theirs; the other one is below it then. Null: none.
+  static timer_node* joined(timer_node* a, timer_node* b) noexcept;
+  /// The same of all in a row of siblings.
+  static timer_node* joined(timer_node* siblings) noexcept;
 
-  std::vector<timer_node*> heap_;
+  timer_node* first_ = nullptr;
+  std::size_t size_ = 0;
   std::uint64_t armed_ = 0;
   time_point fired_{};  // when fire_due() was last called
 };
@@ -255,7 +258,7 @@ class executor {
 
   virtual std::int64_t now_ns() const noexcept { return monotonic_ns(); }
   time_point now() const noexcept { return time_point(duration(now_ns())); }
-  void add_timer(timer_node& timer, time_point due) { timers_.add(timer, due); }
+  void add_timer(timer_node& timer, time_point due) noexcept { timers_.add(timer, due); }
   void remove_timer(timer_node& timer) noexcept { timers_.remove(timer); }
 
   // ---- other threads

@@ -39,33 +39,36 @@ MILLRACE_INLINE slab_pool loop_parts::slabs(std::size_t bytes) {
 
 namespace millrace::inline MILLRACE_ABI {
 
-MILLRACE_INLINE void timer_queue::add(timer_node& node, time_point due) {
+MILLRACE_INLINE void timer_queue::add(timer_node& node, time_point due) noexcept {
   remove(node);
-  heap_.push_back(&node);
   node.due_ = due < fired_ ? fired_ : due;  // one that is late already must not overtake those that were late before it
   node.order_ = ++armed_;
-  node.index_ = heap_.size() - 1;
-  up(node.index_);
+  node.armed_ = true;
+  ++size_;
+  first_ = joined(first_, &node);
 }
 
 MILLRACE_INLINE void timer_queue::remove(timer_node& node) noexcept {
-  const std::size_t hole = node.index_;
-  if (hole == timer_node::npos) return;
-  node.index_ = timer_node::npos;
-  timer_node* last = heap_.back();
-  heap_.pop_back();
-  if (last == &node) return;
-  place(hole, last);
-  up(hole);
-  down(last->index_);
+  if (!node.armed_) return;
+  node.armed_ = false;
+  --size_;
+  timer_node* const below = joined(std::exchange(node.child_, nullptr));
+  if (&node == first_) {
+    first_ = below;
+    return;
+  }
+  (node.before_->child_ == &node ? node.before_->child_ : node.before_->next_) = node.next_;
+  if (node.next_ != nullptr) node.next_->before_ = node.before_;
+  node.next_ = node.before_ = nullptr;
+  first_ = joined(first_, below);
 }
 
 MILLRACE_INLINE std::size_t timer_queue::fire_due(time_point now) noexcept {
   fired_ = now;
   const std::uint64_t limit = armed_;
   std::size_t fired = 0;
-  while (!heap_.empty() && heap_.front()->due_ <= now && heap_.front()->order_ <= limit) {
-    timer_node& node = *heap_.front();
+  while (first_ != nullptr && first_->due_ <= now && first_->order_ <= limit) {
+    timer_node& node = *first_;
     remove(node);
     node.fire();
     ++fired;
@@ -73,28 +76,35 @@ MILLRACE_INLINE std::size_t timer_queue::fire_due(time_point now) noexcept {
   return fired;
 }
 
-MILLRACE_INLINE void timer_queue::up(std::size_t i) noexcept {
-  timer_node* node = heap_[i];
-  while (i > 0) {
-    const std::size_t parent = (i - 1) / 2;
-    if (!before(node, heap_[parent])) break;
-    place(i, heap_[parent]);
-    i = parent;
-  }
-  place(i, node);
+MILLRACE_INLINE timer_node* timer_queue::joined(timer_node* a, timer_node* b) noexcept {
+  if (a == nullptr || b == nullptr) return a == nullptr ? b : a;
+  if (before(*b, *a)) std::swap(a, b);
+  b->before_ = a;
+  b->next_ = a->child_;
+  if (a->child_ != nullptr) a->child_->before_ = b;
+  a->child_ = b;
+  return a;
 }
 
-MILLRACE_INLINE void timer_queue::down(std::size_t i) noexcept {
-  timer_node* node = heap_[i];
-  for (;;) {
-    std::size_t child = 2 * i + 1;
-    if (child >= heap_.size()) break;
-    if (child + 1 < heap_.size() && before(heap_[child + 1], heap_[child])) ++child;
-    if (!before(heap_[child], node)) break;
-    place(i, heap_[child]);
-    i = child;
+MILLRACE_INLINE timer_node* timer_queue::joined(timer_node* siblings) noexcept {
+  timer_node* pairs = nullptr;  // the last one first
+  while (siblings != nullptr) {
+    timer_node* const one = siblings;
+    timer_node* const other = one->next_;
+    siblings = other == nullptr ? nullptr : other->next_;
+    one->next_ = one->before_ = nullptr;
+    if (other != nullptr) other->next_ = other->before_ = nullptr;
+    timer_node* const pair = joined(one, other);
+    pair->next_ = pairs;
+    pairs = pair;
   }
-  place(i, node);
+  timer_node* all = nullptr;
+  while (pairs != nullptr) {
+    timer_node* const pair = pairs;
+    pairs = std::exchange(pair->next_, nullptr);
+    all = joined(all, pair);
+  }
+  return all;
 }
 
 MILLRACE_INLINE void executor::post_remote(remote_node& node) noexcept {

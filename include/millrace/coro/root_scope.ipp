@@ -47,11 +47,7 @@ MILLRACE_INLINE bool root_scope::linger() noexcept {
   if (droppable_ == 0) return false;
   if (!std::exchange(lingering_, true)) {
     executor_.background_started();
-    try {
-      executor_.add_timer(*this, detail::added(executor_.now(), patience));
-    } catch (...) {
-      fire();
-    }
+    executor_.add_timer(*this, detail::added(executor_.now(), patience));
   }
   return true;
 }

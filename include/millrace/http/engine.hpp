@@ -65,9 +65,12 @@ class engine final : public executor_service {
 
    protected:
     ~client() = default;
+    /// Why a socket of its transfer could not be watched: it cannot go on. Null as a rule; next_turn() comes with it.
+    const std::exception_ptr& unwatched() const noexcept { return unwatched_; }
 
    private:
     friend class engine;
+    std::exception_ptr unwatched_;
     step reached_ = step::queued;
     std::uint64_t room_seen_ = 0;  // how often descriptors had run out when it left the queue
   };
@@ -127,6 +130,7 @@ class engine final : public executor_service {
   /// Starts a transfer that has ended again, at the end of the queue. False when libcurl has no memory to take it back.
   [[nodiscard]] bool start_again(CURL* easy, client& who) noexcept {
     moved(who, client::step::queued);
+    who.unwatched_ = nullptr;
     curl_multi_remove_handle(multi_, easy);
     return curl_multi_add_handle(multi_, easy) == CURLM_OK;
   }
@@ -164,10 +168,10 @@ class engine final : public executor_service {
   static constexpr std::size_t turn_limit = 32 * MiB;
   /// `n` bytes have been delivered. The first ones in a new slab use up a turn: the kernel makes a huge page for them,
   /// which may take longer than to receive all that fits there (5 ms where it gets the memory from its host first).
-  void took(std::size_t n, bool new_memory);
+  void took(std::size_t n, bool new_memory) noexcept;
 
   /// Calls who->next_turn() in the next turn of the loop.
-  void resume_next_turn(client* who) {
+  void resume_next_turn(client* who) noexcept {
     if (!who->linked()) deferred_.push(*who);
     loop_.add_timer(next_turn_, loop_.now());
   }
@@ -178,6 +182,7 @@ class engine final : public executor_service {
     explicit socket_watch(engine& e) noexcept : engine_(e) {}
     int fd = -1;
     unsigned asked = 0;
+    std::unique_ptr<socket_watch> next;  // of those that are retired
 
    protected:
     MILLRACE_INLINE void ready(unsigned events) noexcept override;
@@ -218,8 +223,10 @@ class engine final : public executor_service {
   };
 
   // What may be thrown below is about memory, or that nothing more can be watched. libcurl is C, and a refusal would
-  // end its multi handle for good: unwatched, a transfer ends by its time-outs.
+  // end its multi handle for good: so the transfer whose socket it is learns of it in the next turn.
   static int on_socket(CURL* easy, curl_socket_t fd, int what, void* self, void*) noexcept;
+  /// Null for a handle of libcurl's own.
+  static client* client_of(CURL* easy) noexcept;
   void follow(curl_socket_t fd, int what);
 
   static int on_timer(CURLM*, long ms, void* self) noexcept;
@@ -263,7 +270,8 @@ class engine final : public executor_service {
   detail::addresses own_addresses_;  // where there is no runtime
   detail::addresses& addresses_;
   std::vector<std::unique_ptr<socket_watch>> sockets_;  // by descriptor: they are small numbers
-  std::vector<std::unique_ptr<socket_watch>> retired_;
+  std::unique_ptr<socket_watch> retired_;               // the first of a list
+  static constexpr std::size_t most_idle = 64;
   std::vector<CURL*> idle_;
   wait_list<client> deferred_;  // for the next turn
   std::vector<ready_socket> postponed_;
@@ -331,7 +339,13 @@ class transfer final : public engine::client, private timer_node {
 
   MILLRACE_INLINE void transfer_ended(CURLcode result) noexcept override;
   void next_turn() noexcept override {
-    if (!ended_ && paused_) unpause();
+    if (ended_) return;
+    if (unwatched()) {
+      error_ = unwatched();
+      end();
+    } else if (paused_) {
+      unpause();
+    }
   }
 
  private:
@@ -386,7 +400,7 @@ class transfer final : public engine::client, private timer_node {
 
   void touch() noexcept { progress_ = engine_.loop().now(); }
   time_point after(duration d) const noexcept { return millrace::detail::added(progress_, d); }
-  void watch(time_point due) { engine_.loop().add_timer(*this, due); }
+  void watch(time_point due) noexcept { engine_.loop().add_timer(*this, due); }
   MILLRACE_INLINE void fire() noexcept override;
 
   where at() const { return place_of(request_); }

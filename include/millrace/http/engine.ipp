@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -61,6 +62,7 @@ MILLRACE_INLINE engine::engine(event_loop& loop, engine_options options)
       next_turn_(*this) {
   if (options.connections < 1 || options.connections_per_host < 1 || options.receive_buffer < 1024)
     throw configuration_error("an HTTP engine needs a connection, one per host, and a receive buffer of 1 KiB");
+  idle_.reserve(most_idle);  // give_back_handle() must not throw
   if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) throw configuration_error("libcurl could not be initialised");
   multi_ = curl_multi_init();
   share_ = curl_share_init();
@@ -117,7 +119,7 @@ MILLRACE_INLINE void engine::give_back_handle(CURL* easy) noexcept {
   // A transfer that is taken back while libcurl has it queued leaves its receive buffer in the handle (7.88), and
   // such a handle refuses this option until its end.
   const bool clean = curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, options_.receive_buffer) == CURLE_OK;
-  if (clean && idle_.size() < 64) {
+  if (clean && idle_.size() < most_idle) {
     idle_.push_back(easy);
   } else {
     curl_easy_cleanup(easy);
@@ -180,7 +182,10 @@ MILLRACE_INLINE int engine::open_socket(const curl_sockaddr& address) noexcept {
     loop_.unwatch(*stale);
     try {
       loop_.watch(*stale, fd, stale->asked);
-    } catch (...) {  // as in on_socket()
+    } catch (...) {
+      ::close(fd);
+      errno = ENOMEM;
+      return -1;
     }
   }
   return fd;
@@ -196,7 +201,7 @@ MILLRACE_INLINE bool engine::wait_for_descriptors(CURL* easy, client& who) noexc
   return curl_multi_add_handle(multi_, easy) == CURLM_OK;
 }
 
-MILLRACE_INLINE void engine::took(std::size_t n, bool new_memory) {
+MILLRACE_INLINE void engine::took(std::size_t n, bool new_memory) noexcept {
   if (turn_bytes_ == 0) loop_.add_timer(next_turn_, loop_.now());
   action_bytes += n;
   turn_bytes_ += new_memory ? turn_limit : n;
@@ -215,14 +220,22 @@ MILLRACE_INLINE int engine::on_socket(CURL* easy, curl_socket_t fd, int what, vo
   try {
     e.follow(fd, what);
   } catch (...) {
+    if (client* const who = client_of(easy)) {
+      who->unwatched_ = std::current_exception();
+      e.resume_next_turn(who);
+    }
   }
   if (e.must_look_ && what == CURL_POLL_REMOVE && e.connecting_ > 0) {
-    char* who = nullptr;  // none for a handle of libcurl's own
-    curl_easy_getinfo(easy, CURLINFO_PRIVATE, &who);
-    const bool connects = who != nullptr && reinterpret_cast<client*>(who)->reached() == client::step::connecting;
-    if (connects) e.look_at(e.loop_.now());
+    const client* const who = client_of(easy);
+    if (who != nullptr && who->reached() == client::step::connecting) e.look_at(e.loop_.now());
   }
   return 0;
+}
+
+MILLRACE_INLINE engine::client* engine::client_of(CURL* easy) noexcept {
+  char* who = nullptr;
+  curl_easy_getinfo(easy, CURLINFO_PRIVATE, &who);
+  return reinterpret_cast<client*>(who);
 }
 
 MILLRACE_INLINE void engine::follow(curl_socket_t fd, int what) {
@@ -230,7 +243,8 @@ MILLRACE_INLINE void engine::follow(curl_socket_t fd, int what) {
   if (what == CURL_POLL_REMOVE) {
     if (place < sockets_.size() && sockets_[place] != nullptr) {
       loop_.unwatch(*sockets_[place]);
-      retired_.push_back(std::move(sockets_[place]));  // it may be the one whose ready() we are in
+      sockets_[place]->next = std::move(retired_);
+      retired_ = std::move(sockets_[place]);  // it may be the one whose ready() we are in
     }
     return;
   }
@@ -250,13 +264,10 @@ MILLRACE_INLINE void engine::follow(curl_socket_t fd, int what) {
 MILLRACE_INLINE int engine::on_timer(CURLM*, long ms, void* self) noexcept {
   auto& e = *static_cast<engine*>(self);
   e.due_at_once_ = ms == 0;
-  try {
-    if (ms < 0) {
-      e.loop_.remove_timer(e.timer_);
-    } else {
-      e.loop_.add_timer(e.timer_, millrace::detail::added(e.loop_.now(), std::chrono::milliseconds(ms)));
-    }
-  } catch (...) {  // as in on_socket()
+  if (ms < 0) {
+    e.loop_.remove_timer(e.timer_);
+  } else {
+    e.loop_.add_timer(e.timer_, millrace::detail::added(e.loop_.now(), std::chrono::milliseconds(ms)));
   }
   return 0;
 }
@@ -289,7 +300,7 @@ MILLRACE_INLINE void engine::run_deferred() noexcept {
 }
 
 MILLRACE_INLINE void engine::act(curl_socket_t fd, int flags) noexcept {
-  retired_.clear();
+  while (retired_ != nullptr) retired_ = std::move(retired_->next);
   stage_record* const before = loop_.enter(account_);
   action_bytes = 0;  // of all rounds: newer versions of libcurl ask for another one as long as there is more to read
   // A few rounds at most: whatever still asks for 0 ms then has its timer armed and continues in the next turn.
@@ -320,10 +331,7 @@ MILLRACE_INLINE void engine::look() noexcept {
 }
 
 MILLRACE_INLINE void engine::look_at(time_point due) noexcept {
-  try {
-    loop_.add_timer(look_, due);
-  } catch (...) {  // as in on_socket()
-  }
+  loop_.add_timer(look_, due);
 }
 
 MILLRACE_INLINE void engine::collect() noexcept {
@@ -824,9 +832,13 @@ MILLRACE_INLINE void transfer::fire() noexcept {
     progress_ = now;
     return watch(millrace::detail::added(now, limit));
   }
-  const std::string ms = std::to_string(limit / std::chrono::milliseconds(1)) + " ms";
-  const char* const what = started ? "no byte of the answer for " : "no answer within ";
-  error_ = std::make_exception_ptr(error(failure::timeout, told_of(request_, what + ms), at(received_)));
+  try {
+    const std::string ms = std::to_string(limit / std::chrono::milliseconds(1)) + " ms";
+    const char* const what = started ? "no byte of the answer for " : "no answer within ";
+    throw error(failure::timeout, told_of(request_, what + ms), at(received_));
+  } catch (...) {  // that, or no memory to say it
+    error_ = std::current_exception();
+  }
   end();
 }
 
@@ -841,6 +853,7 @@ MILLRACE_INLINE std::exception_ptr transfer::verdict(CURLcode result) {
                  (code == EMFILE ? " (EMFILE: RLIMIT_NOFILE, ulimit -n)" : " (ENFILE)");
         throw error(failure::connect, told_of(request_, std::move(reason)), at());
       }
+      if (result == CURLE_COULDNT_CONNECT && opening_error_ == ENOMEM) throw std::bad_alloc();
       if (result == CURLE_COULDNT_CONNECT && opening_error_ != 0) {
         reason += std::string(": no socket: ") + std::strerror(opening_error_);
       }

@@ -20,7 +20,7 @@ class sleep_until {
     awaiter(time_point due, promise_base& promise) noexcept : waiting_awaiter(promise), due_(due) {}
     ~awaiter() override { home().remove_timer(*this); }
     bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) {
+    void await_suspend(std::coroutine_handle<> handle) noexcept {
       suspend(handle);
       home().add_timer(*this, due_);
     }

@@ -102,7 +102,7 @@ class file_operation {
 
  private:
   friend class detail::file_queue;
-  enum class place : std::uint8_t { outside, queued, kernel };
+  enum class place : std::uint8_t { outside, queued, kernel, ending };
 
   const file_request request_;
   file_operation* prev_ = nullptr;

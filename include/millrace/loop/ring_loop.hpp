@@ -153,7 +153,7 @@ class ring_loop final : public event_loop {
   MILLRACE_INLINE void cancel(file_operation& op) noexcept override;
 
   /// Operations and polls in the kernel whose completion has not been taken, and the most there may be.
-  std::size_t under_way() const noexcept { return polls_ + in_kernel_.size() + cancelling_ + others_; }
+  std::size_t under_way() const noexcept { return polls_ + files_in_kernel() + cancelling_ + others_; }
   std::size_t capacity() const noexcept { return capacity_; }
   /// Completions that the kernel had no room for: always 0.
   unsigned overflows() const noexcept { return ring_.overflows(); }
@@ -204,6 +204,9 @@ class ring_loop final : public event_loop {
   void arm_overflow() noexcept;
 
   void submit_cancels() noexcept;
+  /// False when the kernel takes no more at the moment.
+  bool submit_cancel(std::uint64_t data) noexcept;
+  std::size_t files_in_kernel() const noexcept { return in_kernel_.size() + ending_.size(); }
 
   void arm_watches();
 
@@ -239,11 +242,13 @@ class ring_loop final : public event_loop {
   bool owned_ = false;
 
   detail::watch_table watches_;
+  // A slot is in each of these once at most, and watch() reserves: what ends or is listed never allocates.
   std::vector<std::uint32_t> to_arm_;
-  std::vector<std::uint64_t> cancels_;
+  std::vector<std::uint64_t> cancels_;  // tags of polls to be cancelled
   std::optional<detail::epoll_set> overflow_;
   detail::file_queue waiting_;
   detail::file_queue in_kernel_;
+  detail::file_queue ending_;  // of those in the kernel, those to be cancelled there
   std::size_t polls_ = 0;
   std::size_t cancelling_ = 0;
   std::size_t others_ = 0;

@@ -167,7 +167,8 @@ MILLRACE_INLINE void ring_loop::watch(fd_watch& w, int fd, unsigned poll_events)
     ++s.generation;
     s.broken = false;
   } else {
-    to_arm_.reserve(watches_.size() + 1);  // so that listing never allocates
+    to_arm_.reserve(watches_.size() + 1);
+    cancels_.reserve(watches_.size() + 1);
     index = watches_.attach(w);
   }
   watches_.at(index).fd = fd;
@@ -189,7 +190,8 @@ MILLRACE_INLINE void ring_loop::cancel(file_operation& op) noexcept {
     detail::file_queue::complete(op, -ECANCELED);
   } else if (detail::file_queue::place_of(op) == place::kernel && !detail::file_queue::cancelled(op)) {
     detail::file_queue::set_cancelled(op);
-    cancels_.push_back(detail::ring_data(op));
+    in_kernel_.remove(op);
+    ending_.push(op, place::ending);
   }
 }
 
@@ -228,7 +230,7 @@ MILLRACE_INLINE void ring_loop::own_ring() {
   const pthread_t self = ::pthread_self();
   if (owned_ && ::pthread_equal(self, owner_)) return;
   if (owned_) {
-    if (!in_kernel_.empty()) detail::misused("an event loop changed threads while a file operation was under way");
+    if (files_in_kernel() != 0) detail::misused("an event loop changed threads while a file operation was under way");
     renew();
   }
   if (const int error = ring_.enable()) fail(error, "cannot enable the ring");
@@ -244,7 +246,7 @@ MILLRACE_INLINE void ring_loop::renew() {
   arrived_ = 0;
   for (std::uint32_t i = 0; i < watches_.size(); ++i) {
     slot& s = watches_.at(i);
-    s.polled = false;
+    s.polled = s.ending = false;
     if (s.owner != nullptr && !s.in_epoll && !s.broken) list(i);
   }
   owned_ = false;
@@ -255,7 +257,9 @@ MILLRACE_INLINE void ring_loop::check(int error) {
   if (error == ETIME || error == EINTR || error == EAGAIN || error == EBUSY) return;
   if (error == EEXIST) {
     // A new thread with the identity of the one that ended. The kernel took nothing from it.
-    while (!in_kernel_.empty()) waiting_.push(in_kernel_.pop(), detail::file_queue::place::queued);
+    for (detail::file_queue* each : {&in_kernel_, &ending_}) {
+      while (!each->empty()) waiting_.push(each->pop(), detail::file_queue::place::queued);
+    }
     reading_ = 0;
     renew();
     return;
@@ -272,7 +276,10 @@ MILLRACE_INLINE void ring_loop::list(std::uint32_t index) noexcept {
 
 MILLRACE_INLINE void ring_loop::disarm(std::uint32_t index) noexcept {
   slot& s = watches_.at(index);
-  if (s.polled) cancels_.push_back(detail::ring_data_of_watch(watches_.tag(index)));
+  if (s.polled) {
+    cancels_.push_back(watches_.tag(index));
+    s.ending = true;
+  }
   if (s.in_epoll) overflow_->remove(s.fd, watches_.tag(index));
   s.polled = s.in_epoll = false;
 }
@@ -296,7 +303,7 @@ MILLRACE_INLINE std::size_t ring_loop::read_bytes(const file_operation& op) noex
 
 MILLRACE_INLINE void ring_loop::submit_files() noexcept {
   queued_bytes_ = 0;
-  while (!waiting_.empty() && in_kernel_.size() < file_share()) {
+  while (!waiting_.empty() && files_in_kernel() < file_share()) {
     const std::size_t bytes = read_bytes(waiting_.front());
     if (reading_ != 0 && reading_ + bytes > most_reading) return;
     io_uring_sqe* e = ring_.entry();
@@ -329,18 +336,26 @@ MILLRACE_INLINE void ring_loop::arm_overflow() noexcept {
 }
 
 MILLRACE_INLINE void ring_loop::submit_cancels() noexcept {
+  while (!ending_.empty() && submit_cancel(detail::ring_data(ending_.front()))) {
+    in_kernel_.push(ending_.pop(), detail::file_queue::place::kernel);
+  }
   std::size_t done = 0;
-  while (done < cancels_.size() && cancelling_ < cancel_share()) {
-    io_uring_sqe* e = ring_.entry();
-    if (e == nullptr) break;
-    // Polls too: a poll removal fails with -EALREADY when it meets a wake-up, also one after which the poll is armed
-    // again (another event of the descriptor), and would then stay for ever. A cancellation leaves a mark.
-    io_uring_prep_cancel64(e, cancels_[done], 0);
-    io_uring_sqe_set_data64(e, detail::ring_data(tag::cancel));
-    ++cancelling_;
+  while (done < cancels_.size() && submit_cancel(detail::ring_data_of_watch(cancels_[done]))) {
+    watches_.at(static_cast<std::uint32_t>(cancels_[done])).ending = false;
     ++done;
   }
   cancels_.erase(cancels_.begin(), cancels_.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+MILLRACE_INLINE bool ring_loop::submit_cancel(std::uint64_t data) noexcept {
+  io_uring_sqe* const e = cancelling_ < cancel_share() ? ring_.entry() : nullptr;
+  if (e == nullptr) return false;
+  // Polls too: a poll removal fails with -EALREADY when it meets a wake-up, also one after which the poll is armed
+  // again (another event of the descriptor), and would then stay for ever. A cancellation leaves a mark.
+  io_uring_prep_cancel64(e, data, 0);
+  io_uring_sqe_set_data64(e, detail::ring_data(tag::cancel));
+  ++cancelling_;
+  return true;
 }
 
 MILLRACE_INLINE void ring_loop::arm_watches() {
@@ -353,6 +368,8 @@ MILLRACE_INLINE void ring_loop::arm_watches() {
     } else if (polls_ >= poll_share()) {
       s.listed = false;
       move_to_epoll(index);
+    } else if (s.ending) {
+      break;  // until its former poll is cancelled
     } else {
       io_uring_sqe* e = ring_.entry();
       if (e == nullptr) break;
@@ -428,15 +445,7 @@ MILLRACE_INLINE void ring_loop::polled(std::uint64_t watch_tag, int result) noex
 }
 
 MILLRACE_INLINE void ring_loop::finish(file_operation& op, std::int64_t result) noexcept {
-  in_kernel_.remove(op);
-  if (detail::file_queue::cancelled(op)) {
-    // Its address may serve another operation before a cancellation that had to wait is submitted.
-    std::size_t kept = 0;
-    for (const std::uint64_t c : cancels_) {
-      if (c != detail::ring_data(op)) cancels_[kept++] = c;
-    }
-    cancels_.resize(kept);
-  }
+  (detail::file_queue::place_of(op) == detail::file_queue::place::ending ? ending_ : in_kernel_).remove(op);
   operation_finished();
   detail::file_queue::complete(op, result);
 }

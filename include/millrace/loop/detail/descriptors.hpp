@@ -142,6 +142,7 @@ class watch_table {
     bool polled = false;    // a one-shot poll with the present generation is in the kernel
     bool in_epoll = false;  // registered in an epoll set instead
     bool listed = false;    // in the list of slots to arm
+    bool ending = false;    // the cancellation of a poll waits to be submitted; it is armed after that
     bool broken = false;    // the kernel cannot poll it; reported
     std::uint32_t next_free = no_slot;
   };

@@ -87,9 +87,11 @@ MILLRACE_INLINE void watch_table::detach(fd_watch& w) noexcept {
   slot& s = slots_[w.slot_];
   const std::uint32_t generation = s.generation + 1;
   const bool listed = s.listed;
+  const bool ending = s.ending;
   s = slot();
   s.generation = generation;
   s.listed = listed;
+  s.ending = ending;
   s.next_free = free_;
   free_ = w.slot_;
   --live_;
