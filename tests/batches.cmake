@@ -12,6 +12,10 @@ set(MILLRACE_TEST_BATCH 12 CACHE STRING "Test files compiled in one translation 
 set(millrace_alone
     "^(#define (MILLRACE|CUDA)_|#if __has_include|namespace millrace|template <>|extern|.*[ *&]operator (new|delete))")
 
+# g++ 14.2 ends with an internal error in a unit of several that has one of these, in coroutines whose frames hold a
+# pointer to a function of the file's unnamed namespace; alone it compiles them.
+set(millrace_alone_with_gcc14 "/train/kept_places_test.cpp$")
+
 # Writes a translation unit of the files: their includes first, and then every file in a namespace of its own. So its
 # unnamed namespace is separate, and its includes find their guards set.
 function(millrace_write_unit path)
@@ -60,6 +64,12 @@ function(millrace_batches out name)
     math(EXPR first "${files} * (${unit} - 1) / ${units}")
     math(EXPR count "${files} * ${unit} / ${units} - ${first}")
     list(SUBLIST batched ${first} ${count} members)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+      set(apart ${members})
+      list(FILTER apart INCLUDE REGEX ${millrace_alone_with_gcc14})
+      list(FILTER members EXCLUDE REGEX ${millrace_alone_with_gcc14})
+      list(APPEND compiled ${apart})
+    endif()
     set(path ${CMAKE_CURRENT_BINARY_DIR}/units/${name}_${unit}.cpp)
     millrace_write_unit(${path} ${members})
     list(APPEND compiled ${path})

@@ -257,8 +257,8 @@ http::transport_options in_time(duration connecting) {
   return t;
 }
 
-/// Enough for a connection to the address after so many dead ones of its family. Since 8.3.0 libcurl gives an address half of what is
-/// left only as long as that is more than 600 ms, and all of it then.
+/// Enough for a connection to the address after so many dead ones of its family. Since 8.3.0 libcurl gives an address
+/// half of what is left only as long as that is more than 600 ms, and all of it then.
 duration past(int dead) {
   const bool only_above = http::detail::libcurl_version() >= 0x080300;
   if (dead == 1) return only_above ? 700ms : 300ms;
