@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/loader/run_stats.hpp>
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -10,6 +12,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/decode/decode_arrays.hpp>
 #include <millrace/device/device.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/device/to_device.hpp>
@@ -210,11 +213,27 @@ TEST_CASE("what bounds the jobs on a pool is named, with the option that changes
     CHECK_THAT(of(2), Contains("map_concurrent: .limit = 2 of 4 pool threads"));
     CHECK_THAT(of(1, {.threads = 4}), Contains("map_concurrent: .limit = 1 of 4 pool threads"));
   }
+  SECTION("the stage's .limit, of jobs that sleep, for which no other remedy does anything without it") {
+    const auto sleep = [](int i) {
+      ::poll(nullptr, 0, 2);
+      return i;
+    };
+    const auto of = [&](std::size_t limit) {
+      return after_all(numbers(200 + 60 * static_cast<int>(limit)) |
+                       map_concurrent(sleep, {.limit = limit, .on = four}))
+          .verdict();
+    };
+    CHECK_THAT(of(1),
+               Contains("map_concurrent: its pool jobs") &&
+                   Contains("each on one of 4 threads; try .limit = 16 (now 1), and let the function return a task"));
+    CHECK_THAT(of(4), Contains("; try .limit = 16 (now 4), and let"));
+    CHECK_THAT(of(8), Contains("each on one of 4 threads: let the function return a task") && !Contains(".limit"));
+  }
   SECTION("that of fill_batches()") {
     const batch_pool memory(batch_layout(4, {{"id", dtype::i64}}));
     const auto fill = [](int i, const batch_row& to) { to.set("id", static_cast<std::int64_t>(work(i))); };
     CHECK_THAT(after_all(numbers(enough) | fill_batches(memory, fill, {.on = four, .limit = 1})).verdict(),
-               Contains(": .limit = 1 of 4 pool threads"));
+               Contains("fill_batches: .limit = 1 of 4 pool threads"));
   }
   SECTION("its .bytes") {
     const auto make = [](int i) { return heavy(work(i)); };
@@ -250,6 +269,41 @@ TEST_CASE("what bounds the jobs on a pool is named, with the option that changes
                Contains(": at most 1 is under way at once, on 4 threads: lay the batches out before it, by "
                         "fill_batches()"));
   }
+}
+
+TEST_CASE("the remedy for what keeps the loop's thread busy is none that it has already") {
+  run_stats s;
+  s.items = 100;
+  s.seconds = 10;
+  s.waited = 0.9;
+  s.stages.emplace_back();
+  s.stages[0].name = "map_concurrent";
+  s.stages[0].busy = 0.8;
+  s.stages[0].pool_limit = 16;
+  CHECK_THAT(s.verdict(), Contains("on the loop's thread") && Contains(": a function that returns no task is called"));
+  s.stages[0].pool_threads = 4;
+  CHECK_THAT(s.verdict(),
+             Contains(", beside its jobs on the pool: more work in each") && !Contains("map_concurrent puts"));
+  s.stages[0].name = "fill_batches";
+  CHECK_THAT(s.verdict(), Contains("; try runtime_options::loops = 2 (now 1)"));
+}
+
+TEST_CASE("a stage that is made of several has one line, under the name that the program has written") {
+  const auto names = [](const run_stats& s) {
+    std::string all;
+    for (const stage_stats& each : s.stages) all += each.name + ' ';
+    return all;
+  };
+  const batch_pool memory(batch_layout(4, {{"id", dtype::i64}}));
+  const auto fill = [](int i, const batch_row& to) { to.set("id", static_cast<std::int64_t>(i)); };
+  const run_stats filled = after_all(numbers(40) | fill_batches(memory, fill));
+  CHECK(names(filled) == "stage 1 fill_batches ");
+  CHECK(filled.stages[1].items == 10);
+  CHECK(filled.stages[1].jobs.count == 40);
+  auto bounded = numbers(40) | fill_batches(memory, fill);
+  for (const stage_bounds& b : bounded.bounds()) CHECK(std::string(b.name) == "fill_batches");
+  const auto no_samples = []() -> async_generator<sample> { co_return; };
+  CHECK(std::string((no_samples() | decode_arrays()).bounds().back().name) == "decode_arrays");
 }
 
 TEST_CASE("the verdict on what a stage waits for names options of that stage", "[slow]") {

@@ -112,10 +112,12 @@ class array_reader {
 ///
 /// A sample that is left out by `.failures`, of epochs() with an index or after equal_batches::fill(), is a row of
 /// zeros and weight 0 in its place. Everything else is map_concurrent()'s: order, bound, `work`, cancellation, errors.
-inline auto decode_arrays(const map_concurrent_options& work = {}) { return map_concurrent(array_reader(), work); }
+inline auto decode_arrays(const map_concurrent_options& work = {}) {
+  return map_concurrent_stage(array_reader(), work, "decode_arrays");
+}
 /// Of the arrays those of these names: `decode_arrays(std::vector<std::string>{"x", "y"})`.
 inline auto decode_arrays(std::vector<std::string> names, const map_concurrent_options& work = {}) {
-  return map_concurrent(array_reader(std::move(names)), work);
+  return map_concurrent_stage(array_reader(std::move(names)), work, "decode_arrays");
 }
 
 }  // namespace millrace

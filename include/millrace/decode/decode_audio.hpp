@@ -82,7 +82,7 @@ class audio_reader {
 /// equal_batches::fill(), is a row of zeros and weight 0 in its place. Everything else is map_concurrent()'s: order,
 /// bound, `work`, cancellation, errors.
 inline auto decode_audio(const audio_options& options, const map_concurrent_options& work = {}) {
-  return map_concurrent(audio_reader(options), work);
+  return map_concurrent_stage(audio_reader(options), work, "decode_audio");
 }
 
 }  // namespace millrace

@@ -104,9 +104,10 @@ stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, 
   auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_rows_stage<T>(samples));
   constexpr bool clears = !requires { requires T::writes_whole_rows; };
   auto writing = detail::apply_stage(
-      std::move(placing), map_concurrent(detail::row_writer<T, detail::write_row>({}, holds_places, clears), work));
+      std::move(placing),
+      map_concurrent_stage(detail::row_writer<T, detail::write_row>({}, holds_places, clears), work, "batch"));
   detail::seal_rows_stage sealing(options, holds_places ? options.failures : failure_policy(), batches);
-  return detail::apply_stage(std::move(writing).named("write_rows", ""), std::move(sealing));
+  return detail::apply_stage(detail::stream_access::part_of_next(std::move(writing)), std::move(sealing));
 }
 
 }  // namespace millrace

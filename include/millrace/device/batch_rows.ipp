@@ -22,7 +22,7 @@ MILLRACE_INLINE std::shared_ptr<batch_builder> started_batch(const batch_layout&
 
 MILLRACE_COROUTINE_BODY stream<host_batch> seal_rows_stage::operator()(async_generator<written> source) && {
   return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, judged_, "batch"))
-      .named("batch")
+      .named("batch", "")
       .bounded(batches_, bytes_);
 }
 

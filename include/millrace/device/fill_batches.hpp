@@ -258,10 +258,12 @@ class fill_batches_stage : public detail::library_stage {
       auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
       auto writing = detail::apply_stage(
           std::move(placing),
-          map_concurrent(detail::row_writer<T, F>(std::move(f_), holds_places, options_.clear_rows), work));
+          map_concurrent_stage(detail::row_writer<T, F>(std::move(f_), holds_places, options_.clear_rows), work,
+                               "fill_batches"));
       detail::seal_batches_stage sealing(options_.last, options_.on != nullptr,
                                          holds_places ? options_.failures : failure_policy(), batches, bytes);
-      return detail::apply_stage(std::move(writing), std::move(sealing)).declares(place_effect::batches, samples);
+      return detail::apply_stage(detail::stream_access::part_of_next(std::move(writing)), std::move(sealing))
+          .declares(place_effect::batches, samples);
     }
   }
 

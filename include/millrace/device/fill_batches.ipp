@@ -11,7 +11,7 @@ namespace millrace::detail {
 
 MILLRACE_COROUTINE_BODY stream<host_batch> seal_batches_stage::operator()(async_generator<written> source) && {
   return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, policy_, "fill_batches"))
-      .named("fill_batches")
+      .named("fill_batches", ".limit")
       .bounded(items_, bytes_);
 }
 

@@ -235,14 +235,14 @@ class pooled {
 };
 
 template <class U, class T, class F>
-async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_concurrent_options options,
-                                        bool own_limit) {
+async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_concurrent_options options, bool own_limit,
+                                        const char* name) {
   const generator_context<U> here = co_await this_generator<U>();
   if constexpr (requires { f.choose_pool(here, options, own_limit); }) {
     f.choose_pool(here, options, own_limit);
   }
   if (stage_record* const stage = here.stage()) stage->works_within(options.limit, options.bytes);
-  failures bad(options.failures, here, "map_concurrent");
+  failures bad(options.failures, here, name);
   concurrent_calls<U, T, F> calls(here, source, f, options.limit, options.bytes, options.order,
                                   options.failures.then == on_failure::skip);
   for (;;) {
@@ -256,7 +256,7 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
       if (!bad.forgive(std::move(failure), calls.place())) co_return;
       if constexpr (marked_item<T>) {
         if (calls.mark().placed()) {
-          U empty = detail::entry_in_place<U>(f, calls.mark(), "map_concurrent");
+          U empty = detail::entry_in_place<U>(f, calls.mark(), name);
           co_yield give(empty);
         }
       }
@@ -274,8 +274,9 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
 template <class F>
 class map_concurrent_stage : public detail::library_stage {
  public:
-  map_concurrent_stage(F f, map_concurrent_options options)
-      : f_(std::move(f)), options_(options), own_limit_(options.limit != 0) {
+  /// `name`: of the stage that it is, or is a part of; a literal.
+  map_concurrent_stage(F f, map_concurrent_options options, const char* name = "map_concurrent")
+      : f_(std::move(f)), options_(options), own_limit_(options.limit != 0), name_(name) {
     if (own_limit_ && options_.limit > 1'000'000) {
       throw configuration_error("map_concurrent: .limit is beyond a million");
     }
@@ -302,7 +303,7 @@ class map_concurrent_stage : public detail::library_stage {
       }
       if (!own_limit_) options_.limit = 16;
       return declare<T, result>(
-          detail::map_concurrent_items<result, T, F>(std::move(source), std::move(f_), options_, own_limit_));
+          detail::map_concurrent_items<result, T, F>(std::move(source), std::move(f_), options_, own_limit_, name_));
     } else if constexpr (!detail::maps<const F&, T>) {
       static_assert(detail::never_v<F>,
                     "map_concurrent calls a plain function on several threads at once: it must be callable when const "
@@ -316,14 +317,14 @@ class map_concurrent_stage : public detail::library_stage {
       }
       using pooled = detail::pooled<result, T, F>;
       return declare<T, result>(detail::map_concurrent_items<result, T, pooled>(
-          std::move(source), pooled(std::move(f_), std::move(pool_)), options_, own_limit_));
+          std::move(source), pooled(std::move(f_), std::move(pool_)), options_, own_limit_, name_));
     }
   }
 
  private:
   template <class T, class U>
   stream<U> declare(stream<U> made) const {
-    made = detail::declare_mapped<T, F>(std::move(made).named("map_concurrent", ".limit"),
+    made = detail::declare_mapped<T, F>(std::move(made).named(name_, ".limit"),
                                         options_.failures.then == on_failure::skip);
     if (options_.order == order::arrival) made = std::move(made).declares(place_effect::reorders);
     return std::move(made).bounded(options_.limit, detail::declared_bytes<T, U>(options_.limit, options_.bytes));
@@ -332,6 +333,7 @@ class map_concurrent_stage : public detail::library_stage {
   F f_;
   map_concurrent_options options_;
   const bool own_limit_;
+  const char* const name_;
   cpu_pool::share pool_;  // of options_.on, which may have ended when the pipeline runs
 };
 

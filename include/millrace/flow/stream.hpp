@@ -304,6 +304,12 @@ struct stream_access {
     hop_metrics& metrics = promise_of(s.generator_).metrics();
     if (metrics.name() == nullptr) metrics.set_name(stage_record::numbered);
   }
+  /// Makes the last stage a part of the one that consumes it: no line of its own in the stage table.
+  template <class T>
+  static stream<T> part_of_next(stream<T> s) {
+    promise_of(s.generator_).metrics().set_name(nullptr);
+    return s;
+  }
 };
 
 /// Whether it yields items: a stream, or a generator, which converts to one.

@@ -188,9 +188,11 @@ MILLRACE_INLINE std::string more_bytes(const stage_stats& of) {
 /// What a stage of the library does by itself: where its work is on the loop's thread, it cannot be put elsewhere.
 MILLRACE_INLINE bool is_work_of_library(const stage_stats& of) {
   if (of.reads != 0) return true;
-  static constexpr const char* names[] = {"list",  "shards", "glob",  "fetch",  "untar",         "lines",
-                                          "batch", "buffer", "merge", "concat", "group_samples", "interleave",
-                                          "pack",  "tokens", "mix",   "epochs", "to_device",     "shuffle"};
+  static constexpr const char* names[] = {
+      "list",   "shards",        "glob",       "fetch",         "untar",        "lines",        "batch",
+      "buffer", "merge",         "concat",     "group_samples", "interleave",   "pack",         "tokens",
+      "mix",    "epochs",        "to_device",  "shuffle",       "fill_batches", "write_shards", "decode_images",
+      "take",   "decode_arrays", "from_range", "decode_audio",  "shard_epochs", "fill"};
   return std::any_of(std::begin(names), std::end(names), [&of](const char* name) {
     return of.name == name || of.name.starts_with(std::string(name) + " #");
   });
@@ -282,7 +284,12 @@ MILLRACE_INLINE std::string run_stats::loop_verdict(const stage_stats& slow) con
   std::string text = slow.name + " runs";
   if (slow.busy_each > 0) text += ' ' + detail::in_time(slow.busy_each) + " an item";
   text += std::string(" on the loop's thread, ") + share + " of its time";
-  if (!detail::is_work_of_library(slow)) return text + ": map_concurrent puts it on the pool";
+  if (!detail::is_work_of_library(slow)) {
+    if (slow.pool_threads != 0)
+      return text + ", beside its jobs on the pool: more work in each, as of a batch, makes fewer";
+    if (slow.pool_limit != 0) return text + ": a function that returns no task is called on the pool";
+    return text + ": map_concurrent puts it on the pool";
+  }
   const std::size_t now = std::max<std::size_t>(1, loops);
   return text + detail::attempt("runtime_options::loops", 2 * now, now) + ", which take transfers off it";
 }
@@ -384,8 +391,14 @@ MILLRACE_INLINE std::string run_stats::pool_verdict(const stage_stats& slow) con
   if (slow.jobs_slept > 0.5) {
     char share[32];
     std::snprintf(share, sizeof share, "%.0f%%", 100 * slow.jobs_slept);
+    // Neither helps where no more of them may be under way.
+    const bool limited = slow.pool_limit != 0 && slow.pool_limit <= threads && slow.more_jobs != nullptr &&
+                         std::string(slow.more_jobs) == ".limit";
     return jobs + " sleep or wait for " + share + " of their time, each on one of " + of_threads +
-           ": let the function return a task, which waits on the loop without a thread" +
+           (limited
+                ? detail::attempt(".limit", std::max<std::size_t>(16, 4 * slow.pool_limit), slow.pool_limit) + ", and "
+                : ": ") +
+           "let the function return a task, which waits on the loop without a thread" +
            (slow.pool_given ? ", or give it a larger pool as .on"
                             : ", or raise runtime_options::threads (now " + std::to_string(threads) + ')');
   }

@@ -134,9 +134,10 @@ class tokens_stage : public detail::library_stage {
   stream<token_batch> operator()(async_generator<line_batch> in) && {
     const failure_policy policy = std::exchange(options_.failures, failure_policy());
     detail::tokenize_lines<F> work(std::move(f_), policy.then != on_failure::rethrow);
-    return detail::apply_stage(
-        detail::apply_stage(stream<line_batch>(std::move(in)), map_concurrent(std::move(work), options_)),
-        detail::judge_documents_stage(policy));
+    auto judged = detail::apply_stage(stream<line_batch>(std::move(in)),
+                                      map_concurrent_stage(std::move(work), options_, "tokens"));
+    return detail::apply_stage(detail::stream_access::part_of_next(std::move(judged)),
+                               detail::judge_documents_stage(policy));
   }
 
  private:

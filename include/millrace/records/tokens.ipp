@@ -67,7 +67,7 @@ MILLRACE_COROUTINE_BODY async_generator<token_batch> judge_documents(async_gener
 }
 
 MILLRACE_COROUTINE_BODY stream<token_batch> judge_documents_stage::operator()(async_generator<judged_tokens> in) && {
-  return stream<token_batch>(judge_documents(std::move(in), policy_)).named("tokens");
+  return stream<token_batch>(judge_documents(std::move(in), policy_)).named("tokens", ".limit");
 }
 
 }  // namespace millrace::detail
