@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <iterator>
 #include <latch>
 #include <string>
 #include <thread>
@@ -44,12 +43,16 @@ TEST_CASE("of threads that would say the same line one does") {
   CHECK(said_in_all == 40 * 60);
 }
 
-TEST_CASE("a line that finds no place to be remembered is said every time, those before it are not") {
+TEST_CASE("lines that find no place to be remembered are not said, and one line tells that") {
   test::forget_lines();
-  for (std::size_t i = 0; i < std::size(detail::lines_said); ++i)
-    REQUIRE(detail::first_time("line " + std::to_string(i)));
-  CHECK(detail::first_time("one more"));
-  CHECK(detail::first_time("one more"));
+  std::string told;
+  set_log([](void* to, const log_record& r) { *static_cast<std::string*>(to) += std::string(r.text) + '\n'; }, &told);
+  for (std::size_t i = 0; i < detail::most_lines_said; ++i) REQUIRE(detail::first_time("line " + std::to_string(i)));
+  CHECK(told == "");
+  for (int i = 0; i < 1000; ++i) REQUIRE_FALSE(detail::first_time("one more " + std::to_string(i)));
   CHECK_FALSE(detail::first_time("line 0"));
+  set_log(nullptr, nullptr);
+  CHECK(told ==
+        "millrace: 1024 different lines of those that are logged once are in the log; further ones are left out\n");
   test::forget_lines();
 }
