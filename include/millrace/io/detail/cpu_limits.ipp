@@ -99,13 +99,19 @@ void for_each_cgroup(const std::string& root, Function f) {
     }
     return false;
   };
+  std::vector<std::string_view> of_cgroups;  // a machine may have ten thousand others
+  for (std::string_view rest = mounts; !rest.empty();) {
+    const std::string_view mount = rest.substr(0, rest.find('\n'));
+    if (mount.find(" - cgroup") != mount.npos) of_cgroups.push_back(mount);
+    rest.remove_prefix(std::min(mount.size() + 1, rest.size()));
+  }
   for (const std::string_view line : fields_of(cgroups, '\n')) {  // 4:cpu,cpuacct:/path
     const std::size_t list = line.find(':');
     const std::size_t path_at = list == line.npos ? list : line.find(':', list + 1);
     if (path_at == line.npos) continue;
     const std::string_view controllers = line.substr(list + 1, path_at - list - 1);
     const std::string_view path = line.substr(path_at + 1);
-    for (const std::string_view mount : fields_of(mounts, '\n')) {
+    for (const std::string_view mount : of_cgroups) {
       // 31 23 0:28 /root /mount/point rw,relatime - cgroup cgroup rw,cpu
       const std::size_t dash = mount.find(" - ");
       if (dash == mount.npos) continue;
