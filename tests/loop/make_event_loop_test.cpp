@@ -4,8 +4,10 @@
 #include <millrace/loop/ring_loop.hpp>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,6 +22,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/io/file.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/loop/detail/thread.hpp>
 
 #include "tests/loop/loops.hpp"
@@ -121,6 +124,31 @@ TEST_CASE("in a process that may not use io_uring a loop works and says so on st
   REQUIRE(n > 0);
   CHECK(std::string(text, static_cast<std::size_t>(n)) ==
         std::string("millrace: io_uring is not available (") + std::strerror(error) + "); event loops use epoll\n");
+}
+
+TEST_CASE("an epoll loop waits, and files tell their size, where the newer calls for that are refused", "[loop]") {
+  const long call = GENERATE(long(SYS_epoll_pwait2), long(SYS_statx));
+  const int error = GENERATE(EPERM, ENOSYS, EACCES);
+  INFO("system call " << call << ": " << std::strerror(error));
+  const auto slept_and_sized = []() -> task<std::uint64_t> {
+    co_await sleep_for(std::chrono::milliseconds(1));
+    file f = co_await file::open("/proc/self/exe");
+    const std::uint64_t size = co_await f.size();
+    co_await f.close();
+    co_return size;
+  };
+  bool works_on = false;
+  std::uint64_t size = 0;
+  const bool filtered = where_refused({call, error}, [&] {
+    loop_options epoll;
+    epoll.force_epoll = true;
+    const auto loop = make_event_loop(epoll);
+    works_on = works(*loop);
+    size = block_on(*loop, slept_and_sized());
+  });
+  if (!filtered) MILLRACE_SKIP("no seccomp here");
+  CHECK(works_on);
+  CHECK(size == std::filesystem::file_size("/proc/self/exe"));
 }
 
 /// Leaves the process the descriptors it has, and no more, for a while.

@@ -104,13 +104,26 @@ MILLRACE_INLINE std::int64_t file_worker::perform(const file_request& r) noexcep
   }
 }
 
+/// Also where a filter of system calls knows fstat() alone.
+inline int status_of(int fd, struct ::statx& to) noexcept {
+  const int result = ::statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &to);
+  if (result == 0 || !is_missing_call(errno)) return result;
+  struct ::stat plain {};
+  if (::fstat(fd, &plain) != 0) return -1;
+  to = {};
+  to.stx_mask = STATX_TYPE | STATX_MODE | STATX_SIZE;
+  to.stx_mode = static_cast<decltype(to.stx_mode)>(plain.st_mode);
+  to.stx_size = static_cast<decltype(to.stx_size)>(plain.st_size);
+  return 0;
+}
+
 MILLRACE_INLINE std::int64_t file_worker::call(const file_request& r) noexcept {
   const auto offset = static_cast<off_t>(r.offset);
   switch (r.what) {
     case file_request::kind::open:
       return ::open(r.path, r.flags, r.mode);
     case file_request::kind::stat:
-      return ::statx(r.fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, r.status);
+      return status_of(r.fd, *r.status);
     case file_request::kind::read:
       return ::pread(r.fd, r.data, r.size, offset);
     case file_request::kind::write:

@@ -80,7 +80,7 @@ struct file_request {
   void* data = nullptr;              ///< read: filled; write: the source, not changed
   std::size_t size = 0;              ///< read, write: bytes; the kernel may do less. allocate: all of them
   std::uint64_t offset = 0;          ///< read, write, allocate (fallocate(2), which makes the file longer): in the file
-  struct ::statx* status = nullptr;  ///< stat: filled with STATX_BASIC_STATS
+  struct ::statx* status = nullptr;  ///< stat: filled with type, mode and size
 };
 
 /// One operation of an event loop on a file. Lives on the heap, because the kernel may need its memory for longer than

@@ -61,8 +61,8 @@ MILLRACE_INLINE int epoll_set::wait_for(epoll_event* events, std::optional<durat
   if (precise_) {
     const timespec t{ns / 1000000000, ns % 1000000000};
     const int n = ::epoll_pwait2(fd_.get(), events, batch, &t, nullptr);
-    if (n >= 0 || (errno != ENOSYS && errno != EPERM)) return n;
-    precise_ = false;  // before Linux 5.11, or filtered
+    if (n >= 0 || !is_missing_call(errno)) return n;
+    precise_ = false;  // it came with Linux 5.11
   }
   constexpr std::int64_t longest = 3600 * std::int64_t(1000);  // the caller asks again
   const std::int64_t ms = (ns - 1) / 1000000 + 1;
