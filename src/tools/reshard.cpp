@@ -544,10 +544,15 @@ int dry_run(const job& j) {
   const std::uint64_t gets = tools::store::is_s3(o.source) ? from.requests() * again : 0;
   std::uint64_t puts = 0, gets_of_written = 0, shards = 0;
   const std::uint64_t part = j.writing(false).part;
+  const tools::sample_source::as_tars all = from.written(o.shard_samples != 0);
   for (const output& out : j.outputs) {
-    const auto its = static_cast<std::uint64_t>(static_cast<double>(bytes) * out.share);
-    const std::uint64_t n = std::max<std::uint64_t>(1, (its + o.shard_bytes - 1) / o.shard_bytes);
-    const std::uint64_t size = std::min(its, o.shard_bytes);
+    const auto share = [&](std::uint64_t of) {
+      return static_cast<std::uint64_t>(static_cast<double>(of) * out.share + 0.5);
+    };
+    const std::uint64_t its = share(all.bytes);
+    std::uint64_t n = std::max<std::uint64_t>(1, (its + o.shard_bytes - 1) / o.shard_bytes);
+    if (o.shard_samples != 0) n = std::max(n, (share(all.samples.value_or(0)) + o.shard_samples - 1) / o.shard_samples);
+    const std::uint64_t size = std::min(its / n + 1, o.shard_bytes);
     const std::uint64_t parts = (size + part - 1) / part;
     shards += n;
     puts += n * (parts <= 1 ? 1 : parts + 2) + n + 2;
@@ -556,10 +561,16 @@ int dry_run(const job& j) {
   const bool to_store = tools::store::is_s3(o.destination);
   if (!to_store) puts = gets_of_written = 0;
   if (to_store && o.read_back) gets_of_written += (bytes + 8 * mill::MiB - 1) / (8 * mill::MiB) + shards;
-  std::printf("destination: about %s of up to %s%s\n", plural(shards, "shard").c_str(), shown(o.shard_bytes).c_str(),
+  const bool least = all.least || (o.shard_samples != 0 && !all.samples);
+  const std::string most = o.shard_samples == 0 ? "" : " and " + plural(o.shard_samples, "sample");
+  std::printf("destination: %s %s of up to %s%s%s\n", least ? "at least" : "about", plural(shards, "shard").c_str(),
+              shown(o.shard_bytes).c_str(), most.c_str(),
               o.keys.empty() && o.with.empty() && o.drop.empty() && o.only.empty()
                   ? ""
                   : ", if all samples and fields were taken");
+  if (least && !all.samples)
+    std::printf("  how many samples there are is known by an index (millrace-index makes it)\n");
+  if (least && all.samples) std::printf("  the headers of the files of a sample are not counted\n");
   for (const output& out : j.outputs) std::printf("  %s\n", out.pattern.c_str());
   std::printf("requests: about %llu GET, %llu PUT; %s read from the store\n", number(gets + gets_of_written),
               number(puts), shown(gets != 0 ? bytes * again : 0).c_str());

@@ -120,7 +120,7 @@ class sample_source {
     if (shards_.empty()) {
       throw mill::configuration_error("there are no shards of format " + name_ + " under " + place);
     }
-    if (format_ != mill::sample_format::tar) read_index();
+    if (format_ != mill::sample_format::tar) known_ = read_index();
   }
 
   /// Its name.
@@ -137,6 +137,38 @@ class sample_source {
     if (format_ == mill::sample_format::tar || mill::of_objects(format_)) return 0;
     if (name_ == "parquet") return 0;  // of footers
     return shards_.size() - known_.size();
+  }
+  class as_tars {
+   public:
+    std::uint64_t bytes = 0;                              ///< about
+    std::optional<std::uint64_t> samples = std::nullopt;  ///< where an index says it
+    bool least = false;  ///< there are more bytes: each file of a sample has a header, and it is not known how many
+  };
+  /// What all samples are in tar shards. Reads the index of tar shards where `count` asks for the number of samples.
+  as_tars written(bool count) const {
+    constexpr std::uint64_t block = 512;
+    as_tars out;
+    out.bytes = bytes_;
+    if (objects_ != nullptr) {
+      out.samples = objects_->samples();
+      out.bytes += requests_ * (block + block / 2);  // of an object, with half a block of zeros after it
+      return out;
+    }
+    const bool tar = format_ == mill::sample_format::tar;
+    const std::map<std::size_t, mill::shard_index> known = tar && count ? read_index() : known_;
+    out.least = !tar;
+    if (known.size() != shards_.size()) return out;
+    out.samples = 0;
+    for (const auto& one : known) *out.samples += one.second.samples();
+    if (tar || format_.shards() != nullptr) return out;
+    out.least = false;
+    out.bytes = 0;
+    for (const auto& [number, index] : known) {
+      for (std::size_t i = 0; i < index.samples(); ++i) {
+        out.bytes += block + (index.end(i) - index.offset(i) + block - 1) / block * block;
+      }
+    }
+    return out;
   }
   /// What was left out of the listing, in a sentence; or empty.
   std::string left_out() const {
@@ -189,10 +221,12 @@ class sample_source {
   }
   std::string name_of(const mill::shard& s) const { return s.url.substr(prefix().size()); }
 
-  void read_index() {
+  /// The indexes that are there, by the numbers of their shards.
+  std::map<std::size_t, mill::shard_index> read_index() const {
+    std::map<std::size_t, mill::shard_index> known;
     const std::string file = tools::index_of(prefix());
     const std::optional<std::string> text = store_.read(file);
-    if (!text) return;
+    if (!text) return known;
     std::map<std::string, mill::shard_index> there;
     for (mill::shard_index& index : mill::read_indexes(*text, file)) {
       std::string name = index.name();
@@ -203,10 +237,11 @@ class sample_source {
       if (at == there.end() || !at->second.is_of(format_)) continue;
       try {
         at->second.check(shards_[i]);
-        known_.emplace(i, std::move(at->second));
+        known.emplace(i, std::move(at->second));
       } catch (const mill::stale_index_error&) {  // it is made anew
       }
     }
+    return known;
   }
 
   static mill::async_generator<placed_sample> of_tars(const sample_source* self, place_in_source from,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -378,6 +379,27 @@ TEST_CASE("a store among others compares as it does alone", "[checksum]") {
   CHECK_THAT(s.read(stores(s.client())), Contains("checksum: "));
   s.damage(2);
   CHECK_THAT(s.read(hedged(s.client())), Contains("checksum: "));
+}
+
+TEST_CASE("a bit that flips on the way is an error also where a cache has agreed with the checksum", "[checksum]") {
+  store s;
+  s.put({sum_of("crc64nvme")});
+  const test::cache_folder in;
+  const auto cached = [&] {
+    return std::shared_ptr<const storage>(disk_cache(
+        as_storage(s.client()), {.directory = in.path, .bytes = 16 * detail::disk_slots::slot_bytes, .keep_free = 0}));
+  };
+  CHECK(s.read(cached()) == "right");
+  CHECK(s.read(cached()) == "right");
+  CHECK(s.asked("HEAD") == 1);
+  std::fstream(in.path + "/headers", std::ios::in | std::ios::out | std::ios::binary) << std::string(4096, '\0');
+  s.damage(2);
+  CHECK_THAT(s.read(cached()), Contains("checksum: s3://b/k: ") && Contains("crc32c") && Contains("were delivered"));
+  s.server.faults().clear();
+  CHECK(s.read(cached()) == "right");
+  s.server.log().clear();
+  CHECK(s.read(cached()) == "right");
+  CHECK(s.asked("GET") == 0);
 }
 
 TEST_CASE("a reader that leaves at any moment leaves nothing of the comparison", "[checksum]") {

@@ -117,6 +117,39 @@ TEST_CASE("epochs() through a disk cache gives what the store gives, and reads t
   }
 }
 
+TEST_CASE("the requests that a plan says are those that the server counts") {
+  s3_server::background server;
+  for (int n = 0; n < 3; ++n) {
+    std::string tar;
+    tar::writer w(tar);
+    for (int i = 0; i < 400; ++i) w.add(std::to_string(n) + "/" + std::to_string(i) + ".bin", std::string(3000, 'x'));
+    w.finish();
+    server.put("b", "train/" + std::to_string(n) + ".tar", tar);
+  }
+  const test::temporary_folder folder;
+  const dataset data(s3::as_storage(client_of(server)), "s3://b/train/", {.index = folder.path() + "/train.index"});
+  static_cast<void>(trained(data));  // which makes the index
+  for (const std::uint32_t world : {1u, 2u}) {
+    for (const std::uint64_t tracks : {0u, 4u, 60u, 960u}) {
+      for (std::uint32_t rank = 0; rank < world; ++rank) {
+        const epochs_options how{
+            .seed = 3, .epochs = 1, .batch = 8, .rank = {.index = rank, .world_size = world}, .tracks = tracks};
+        const epoch_plan plan = epoch_plan::of_training(data, how);
+        server.log().clear();
+        runtime rt;
+        auto run = rt.run(epochs(data, how) | batch());
+        for (const std::vector<sample>& b : run) CHECK(!b.empty());
+        std::uint64_t made = 0;
+        for (const s3_server::logged_request& r : server.log().entries()) made += r.method == "GET" && !r.key.empty();
+        INFO("rank " << rank << " of " << world << ", " << tracks << " tracks");
+        UNSCOPED_INFO("made " << made << " planned " << plan.most_rank_requests << " + " << plan.start_requests);
+        CHECK(made <= (plan.most_rank_requests + plan.start_requests) * 5 / 4);
+        CHECK(made >= plan.most_rank_requests * 3 / 4);
+      }
+    }
+  }
+}
+
 TEST_CASE("with homes, the second epoch of every host is read from its own disk") {
   s3_server::background server;
   fill(server);

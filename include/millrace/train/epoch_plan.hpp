@@ -86,6 +86,8 @@ class epoch_plan {
   std::uint64_t least_rank_bytes = 0;  ///< an estimate with an index: by the mean sample
   std::uint64_t most_rank_bytes = 0;
   std::uint64_t most_rank_requests = 0;
+  /// At most so many more of a rank where a training starts: its first batch is read apart. With an index.
+  std::uint64_t start_requests = 0;
   double cost = 0;                  ///< 0: no prices were given
   double first_batch_seconds = 0;   ///< 0: no speeds were given
   // With plan_options::cache_bytes, of caches that are empty before the first epoch; not of a mix:
@@ -126,7 +128,9 @@ class epoch_plan {
   static epoch_plan of_request(const detail::dataset_mix& mix, const detail::epochs_request& training,
                                plan_options prices = {});
   void share_out(const plan_options& options, std::uint64_t end, double mean_sample);
-  void advise(std::uint64_t tracks, std::uint64_t batch);
+  void advise(const std::shared_ptr<const shard_counts>& counts, const sample_order& order,
+              const plan_options& options);
+  void advise_of_ranks(std::uint64_t tracks);
   void price(const plan_options& options, double mean_sample);
   void second_epoch(const plan_options& options);
   void next_epoch(const plan_options& options);
@@ -239,6 +243,8 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   plan.most_rank_requests = most_visits + (borders + options.world - 1) / options.world;
 
   const std::uint64_t open = (tracks + options.world - 1) / options.world;
+  const std::uint64_t first = detail::first_positions(options.batch * options.world, tracks);
+  plan.start_requests = std::min(plan.most_rank_samples, (first + options.world - 1) / options.world);
   plan.rank_memory =
       std::min(sample_bytes, static_cast<std::uint64_t>(static_cast<double>(open * order.slice()) * mean));
   plan.quality = shuffle_quality::of(order, options.batch, options.world);
@@ -248,7 +254,7 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
     plan.homeless = shuffle_quality::of(sample_order(counts, options.seed, options.epoch, without), options.batch,
                                         options.world);
   }
-  plan.advise(tracks, options.batch);
+  plan.advise(counts, order, options);
   const order_options how{.tracks = tracks, .slice = order.slice(), .hosts = order.hosts()};
   if (std::string sentence = tracks_advice(plan.samples, how, options.world); !sentence.empty()) {
     plan.advice.push_back(std::move(sentence));
@@ -278,6 +284,7 @@ inline void epoch_plan::read_in_pieces(const plan_options& options, const order_
   const std::uint64_t span = (visit - 1) * piece / (piece + 1) * each;  // from its first sample to its last
   const std::uint64_t ranges = each > gap ? piece : std::min(piece, 1 + span / (2 * piece * each + gap));
   const std::uint64_t times = (visit + piece - 1) / piece * ranges;
+  if (times <= 1) return;
   const std::uint64_t before = requests;
   requests += slice_visits * (times - 1);
   most_rank_requests = static_cast<std::uint64_t>(static_cast<double>(most_rank_requests) *
@@ -327,7 +334,9 @@ inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& o
   const auto scaled = [](std::uint64_t n, double by) {
     return static_cast<std::uint64_t>(static_cast<double>(n) * by + 0.5);
   };
-  if (e.piece < options.order.slice || indexes.selection() != nullptr) {
+  // Of a slice that a track has in part, the samples lie apart: a visit is several requests.
+  const bool in_part = !order.by_groups() && plan.samples / order.tracks() < 4 * options.order.slice;
+  if (e.piece < options.order.slice || indexes.selection() != nullptr || in_part) {
     const double before = static_cast<double>(plan.requests);
     const auto taken = static_cast<double>(plan.bytes) / static_cast<double>(indexes.sample_bytes());
     plan.requests = scaled(plan.samples, taken * e.requests);
@@ -379,11 +388,12 @@ inline std::string epoch_plan::text() const {
     out += ", " + std::to_string(samples) + " samples\n" + std::to_string(batches) + " batches on each of " +
            std::to_string(world) + (world == 1 ? " rank, " : " ranks, ") + std::to_string(padding) +
            " entries of weight 0\na rank: " + detail::from_to(least_rank_samples, most_rank_samples) +
-           " samples, about " + detail::in_bytes(most_rank_bytes) + ", up to " + std::to_string(most_rank_requests) +
-           " requests, up to " + detail::in_bytes(rank_memory) + " of open slices\n";
+           " samples, about " + detail::in_bytes(most_rank_bytes) + ", about " + std::to_string(most_rank_requests) +
+           " requests, at its start up to " + std::to_string(start_requests) + " more, up to " +
+           detail::in_bytes(rank_memory) + " of open slices\n";
   } else {
     out += ", without an index\na rank of " + std::to_string(world) + ": " + detail::in_bytes(least_rank_bytes) +
-           " to " + detail::in_bytes(most_rank_bytes) + ", up to " + std::to_string(most_rank_requests) + " requests\n";
+           " to " + detail::in_bytes(most_rank_bytes) + ", about " + std::to_string(most_rank_requests) + " requests\n";
   }
   out += "all ranks: " + std::to_string(requests) + " requests";
   if (cost > 0) out += ", cost " + detail::with_digits(cost, 2) + " an epoch";

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -109,15 +110,34 @@ MILLRACE_INLINE std::string epoch_plan::homes_text() const {
          '\n';
 }
 
-MILLRACE_INLINE void epoch_plan::advise(std::uint64_t tracks, std::uint64_t batch) {
-  const std::uint64_t a_step = batch * world;
-  if (tracks < a_step || tracks / world < 8) {
-    std::uint64_t fit = order_options().tracks;
-    while (fit < a_step || fit / world < 8) fit *= 2;
-    advice.push_back(std::string(tracks < a_step ? "There are fewer tracks than samples in a step of all ranks"
-                                                 : "A rank has fewer than 8 tracks") +
-                     ": " + std::to_string(fit) + " tracks would shuffle better.");
-  }
+/// More tracks, where each has a slice of its own, and where they do shuffle better: by the figures that the plan of
+/// them would show.
+MILLRACE_INLINE void epoch_plan::advise(const std::shared_ptr<const shard_counts>& counts, const sample_order& order,
+                                        const plan_options& options) {
+  const std::uint64_t tracks = order.tracks();
+  const std::uint64_t a_step = options.batch * world;
+  advise_of_ranks(tracks);
+  if (tracks >= a_step && tracks / world >= 8) return;
+  order_options more{.tracks = order_options().tracks, .slice = order.slice(), .hosts = order.hosts()};
+  while (more.tracks < a_step || more.tracks / world < 8) more.tracks *= 2;
+  more.groups = order.by_groups();
+  more.tracks = std::min(more.tracks, samples / order.slice() / world * world);
+  if (more.tracks <= tracks || more.tracks % more.hosts != 0) return;
+  const sample_order other(counts, options.seed, options.epoch, more);
+  const shuffle_quality then = shuffle_quality::of(other, options.batch, world);
+  const auto off = [](double figure) { return std::abs(figure - 1); };
+  constexpr double spread = 0.05;  // of figures that are measured on some steps
+  const bool better = off(then.mates_of_step) < off(quality.mates_of_step) - spread &&
+                      off(then.mates_of_batch) < off(quality.mates_of_batch) + spread &&
+                      off(3 * then.displacement) < off(3 * quality.displacement) + spread;
+  if (!better) return;
+  advice.insert(advice.begin(),
+                std::string(tracks < a_step ? "There are fewer tracks than samples in a step of all ranks"
+                                            : "A rank has fewer than 8 tracks") +
+                    ": " + std::to_string(more.tracks) + " tracks would shuffle better.");
+}
+
+MILLRACE_INLINE void epoch_plan::advise_of_ranks(std::uint64_t tracks) {
   if (tracks % world != 0) advice.push_back("The ranks do not divide the tracks: some slices are read by two ranks.");
 }
 
@@ -133,7 +153,7 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix
   const std::uint64_t end = detail::end_of_epoch(order.size(), prices.batch, prices.world, training.take_batches);
   const auto rounded = [](double value) { return static_cast<std::uint64_t>(value + 0.5); };
   plan.samples = order.size();
-  plan.advise(training.tracks, prices.batch);
+  plan.advise_of_ranks(training.tracks);
   double bytes = 0;
   double requests = 0;
   double visits = 0;

@@ -129,7 +129,7 @@ MILLRACE_INLINE std::string tracks_advice(std::uint64_t samples, const order_opt
   for (std::uint64_t t = 2; t <= samples / order.slice; t *= 2) fit = t;
   for (std::uint64_t t = 15; t <= samples / order.slice; t *= 2) fit = std::max(fit, t);
   fit = std::max(fit, world);
-  if (fit >= tracks) return {};
+  if (fit >= tracks || of_request(fit) <= std::max<std::uint64_t>(of_request(tracks), 1)) return {};
   return std::to_string(tracks) + " tracks are many for " + std::to_string(samples) +
          " samples: a request brings about " + std::to_string(std::max<std::uint64_t>(of_request(tracks), 1)) +
          " of the " + std::to_string(order.slice) + " of a slice; with " + std::to_string(fit) +
@@ -173,7 +173,7 @@ MILLRACE_INLINE std::string bytes_advice(const index_set& indexes, const order_o
                      " of the " + std::to_string(order.slice) + " samples of each slice that is open: about " +
                      shown(now) + "; with .bytes of " + format_bytes(static_cast<double>(enough(order.tracks))) + ' ' +
                      shown(whole);
-  if (fit >= world) {
+  if (fit >= world && with(fit, reading.bytes).requests < now.requests) {
     text += "; with " + std::to_string(fit) + (fit == 1 ? " track " : " tracks ") + shown(with(fit, reading.bytes)) +
             ", and it would shuffle less";
   }

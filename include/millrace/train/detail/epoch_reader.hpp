@@ -85,7 +85,7 @@ class epoch_reader {
     if (here.stage() != nullptr) here.stage()->reads_within(0, options_.requests, options_.bytes, ".bytes");
     const epoch_walk::plan& w = source_.walk;
     const std::uint64_t step = w.batch * w.world;
-    first_positions_ = std::clamp(step, w.tracks, 16 * w.tracks);
+    first_positions_ = first_positions(step, w.tracks);
     if (step <= first_positions_) {
       first_left_ = w.batch;
       first_alone_ = spawned<void>(here_, after_first());

@@ -27,6 +27,12 @@ inline std::uint64_t samples_of_piece(std::uint64_t bytes, std::uint64_t tracks,
   return std::clamp<std::uint64_t>(bytes / 2 / (tracks / world + 1) / mean, 1, slice);
 }
 
+/// The positions, from where a training starts, whose samples are read apart from their slices, so that the first batch
+/// does not wait for these.
+inline std::uint64_t first_positions(std::uint64_t step, std::uint64_t tracks) noexcept {
+  return std::clamp(step, tracks, 16 * tracks);
+}
+
 /// The memory that a slice of `slice` samples takes, by the mean sample. Of compressed text the frames count, too, as
 /// if they were as long.
 inline std::uint64_t slab_of_slice(const index_set& indexes, std::uint64_t slice) noexcept {
