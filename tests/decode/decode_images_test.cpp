@@ -226,4 +226,9 @@ TEST_CASE("an image that cannot be decoded is named by shard, offset and key") {
   samples[2].fields[1].data = bytes::copy("text");
   CHECK_THROWS_WITH(decoded(samples, small, 2),
                     "s3://b/a.tar at byte 1024, k2: no field of the sample is a JPEG, PNG or WebP (it has: cls, jpg)");
+  samples[2].fields[1].data =
+      bytes::copy(std::string("\0\0\0\x1c"
+                              "ftypavif\0\0\0\0",
+                              16));
+  CHECK_THROWS_WITH(decoded(samples, small, 2), Contains("(it has: cls, jpg, which is an AVIF)"));
 }

@@ -341,7 +341,18 @@ TEST_CASE("of an animation the first frame counts, where its canvas has it; a cu
 
 TEST_CASE("what is no image is refused with a sentence") {
   CHECK(refusal(bytes()) == "not an image: it begins as no JPEG, PNG or WebP does");
-  CHECK(refusal(bytes::copy("GIF89a")) == "not an image: it begins as no JPEG, PNG or WebP does");
+  CHECK(refusal(bytes::copy("GIF89a")) == "the image is a GIF: JPEG, PNG and WebP are decoded");
+  const auto other = [&](std::string_view data) { return refusal(bytes::copy(data)); };
+  CHECK_THAT(other(std::string_view("\0\0\0\x1c"
+                                    "ftypavif\0\0\0\0",
+                                    16)),
+             Contains("an AVIF"));
+  CHECK_THAT(other(std::string_view("\0\0\0\x1c"
+                                    "ftypheic\0\0\0\0",
+                                    16)),
+             Contains("a HEIC"));
+  CHECK_THAT(other(std::string_view("\0\0\0\x0cJXL \r\n\x87\n", 12)), Contains("a JPEG XL"));
+  CHECK_THAT(other("\xff\n"), Contains("a JPEG XL"));
   CHECK_THAT(refusal(bytes::copy("\xff\xd8\xff")), Contains("the JPEG's header cannot be read"));
   CHECK_THAT(refusal(png(picture(9, 9, 3).data(), 9, 9).slice(0, 20)), Contains("the PNG's header cannot be read"));
   CHECK_THAT(refusal(webp(9, 9, true).slice(0, 16)), Contains("the WebP's header cannot be read: it ends early"));

@@ -162,6 +162,11 @@ TEST_CASE("lines of a tar are refused", "[lines]") {
   }
 }
 
+TEST_CASE("a text of NULs is refused as one", "[lines]") {
+  CHECK_THROWS_WITH(split({std::string(4096, '\0')}, 700, {}),
+                    Catch::Matchers::Contains("s0 at byte 0: the text begins with 512 NULs"));
+}
+
 TEST_CASE("shuffle() shuffles lines, not their batches, and each knows its place", "[lines]") {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "line " + std::to_string(i) + "\n";

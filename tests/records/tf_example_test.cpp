@@ -220,10 +220,9 @@ TEST_CASE("fields of tf.Examples are of one kind, and each name stands once") {
   const std::string two = entry("s", strings({"a", "b"}));
   CHECK(fields_of(any(one(two + entry("s#2", strings({"c"})) + entry("s#01", strings({"d"}))))) ==
         "s=a s#1=b s#01=d s#2=c ");
-  CHECK_THAT(
-      failure_of([&] { any(one(two + entry("s#1", strings({"c"})))); }),
-      Contains("mem:x at byte 40, x#3: two fields would be called \"s#1\": the feature of this name, and value 1 "
-               "of \"s\""));
+  CHECK_THAT(failure_of([&] { any(one(two + entry("s#1", strings({"c"})))); }),
+             Contains("mem:x at byte 40, x#3: two fields would be called \"s#1\": the feature of it, and value 1 "
+                      "of \"s\""));
   CHECK(fields_of(tf_fields({"s#1"})(one(two + entry("s#1", strings({"c"}))))) == "s#1=c ");
   CHECK_THAT(failure_of([&] { any(sample_of(part(1, two) + part(2, entry("s", part(1, strings({"c"})))))); }),
              Contains("a feature of the context and a list have this name"));

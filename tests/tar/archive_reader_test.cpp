@@ -110,6 +110,13 @@ TEST_CASE("zip members with a flipped bit in their bodies are errors") {
   }
 }
 
+TEST_CASE("a zip that is packed by Deflate64 is refused by that name") {
+  std::string text = test::pack("zip", {{"a.txt", std::string(1000, 'a')}}, "compression=deflate");
+  REQUIRE(text[8] == '\x08');
+  text[8] = '\x09';
+  CHECK_THAT(read_any(text).error, Catch::Matchers::Contains("the member is packed by Deflate64"));
+}
+
 TEST_CASE("zip and cpio members are not lost when a header is damaged") {
   const std::vector<packed_file> small = {{"a", "abc"}, {"b", std::string(300, 'b')}, {"c", "c"}};
   for (const char* format : {"zip", "newc", "odc", "bin"}) {

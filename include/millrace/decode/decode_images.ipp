@@ -64,7 +64,12 @@ MILLRACE_INLINE const bytes& image_row_writer::image_of(const sample& s) const {
   }
   if (MILLRACE_LIKELY(taken != nullptr)) return taken->data;
   std::string has;
-  for (const field& f : s.fields) has += (has.empty() ? "" : ", ") + f.extension;
+  for (const field& f : s.fields) {
+    has += (has.empty() ? "" : ", ") + f.extension;
+    if (const std::string_view other = other_image_format(f.data.view()); !other.empty()) {
+      has += ", which is " + std::string(other);
+    }
+  }
   throw decode_error("no field of the sample is a JPEG, PNG or WebP (it has: " + has + ")", s.from.at(s.key));
 }
 

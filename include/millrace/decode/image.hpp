@@ -28,6 +28,22 @@ constexpr image_format image_format_of(std::string_view data) noexcept {
   return image_format::unknown;
 }
 
+/// The name of a format of images that is not decoded; empty where the data begin like none.
+constexpr std::string_view other_image_format(std::string_view data) noexcept {
+  using namespace std::string_view_literals;
+  const std::string_view box = data.size() >= 12 ? data.substr(4, 8) : std::string_view();
+  if (box == "ftypavif"sv || box == "ftypavis"sv) return "an AVIF";
+  for (const std::string_view brand : {"heic"sv, "heix"sv, "hevc"sv, "heim"sv, "heis"sv, "mif1"sv, "msf1"sv}) {
+    if (box.starts_with("ftyp"sv) && box.substr(4) == brand) return "a HEIC";
+  }
+  if (data.starts_with("\xff\x0a"sv) || data.starts_with("\0\0\0\x0cJXL \r\n\x87\n"sv)) return "a JPEG XL";
+  if (data.starts_with("\0\0\0\x0cjP  \r\n\x87\n"sv) || data.starts_with("\xff\x4f\xff\x51"sv)) return "a JPEG 2000";
+  if (data.starts_with("GIF87a"sv) || data.starts_with("GIF89a"sv)) return "a GIF";
+  if (data.starts_with("II*\0"sv) || data.starts_with("MM\0*"sv)) return "a TIFF";
+  if (data.size() >= 14 && data.starts_with("BM"sv) && data.substr(6, 4) == "\0\0\0\0"sv) return "a BMP";
+  return {};
+}
+
 /// A rectangle of an image, in pixels from its upper left corner; edges need not fall between two pixels.
 class image_box {
  public:

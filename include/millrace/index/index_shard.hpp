@@ -248,8 +248,9 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
     }
     // What the store has not said is known when the object has been read to its end; so is its checksum, and whether
     // nothing but zeros follows the archive.
+    const std::size_t rest = headers ? options.hop : options.part;
     while (!source.ended(fed) && (check != nullptr || !source.total() || reader.warning().empty())) {
-      bytes more = co_await source.read(fed, headers ? options.hop : options.part);
+      bytes more = co_await source.read(fed, rest);
       fed += more.size();
       came(more);
       reader.feed(std::move(more));

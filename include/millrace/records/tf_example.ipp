@@ -331,8 +331,7 @@ MILLRACE_INLINE const tf_feature& tf_example::operator[](std::string_view name) 
   throw decode_error("the record has no feature \"" + std::string(name) + "\" (it has: " + has + ")", at_);
 }
 
-/// Fields of one name could not be told apart: those of the sample, of features and of lists, and the values after the
-/// first one of byte strings.
+/// A name has one field: of the sample, of a feature, of a list, or of a value after the first one of byte strings.
 MILLRACE_INLINE void tf_fields::check_names(const tf_example& all, const sample& s) const {
   const auto refuse = [&](const std::string& name, const std::string& why) {
     throw decode_error("two fields would be called \"" + name + "\": " + why +
@@ -361,7 +360,7 @@ MILLRACE_INLINE void tf_fields::check_names(const tf_example& all, const sample&
       std::size_t number = 0;
       const auto [end, failed] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), number);
       if (failed != std::errc() || end != rest.data() + rest.size() || rest[1] == '0' || number >= values) continue;
-      refuse(std::string(other), "the feature of this name, and value " + std::to_string(number) + " of \"" + name + '"');
+      refuse(std::string(other), "the feature of it, and value " + std::to_string(number) + " of \"" + name + '"');
     }
   };
   for (const tf_feature& f : all.features()) compare(f.name, f.strings.size());

@@ -84,8 +84,10 @@ class input {
 /// into memory of its own if not, or passed over.
 class body_collector {
  public:
-  void begin(std::uint64_t size) noexcept {
+  /// Memory for more than `at_once` bytes is taken as they come: a header may say anything.
+  void begin(std::uint64_t size, std::uint64_t at_once) noexcept {
     wanted_ = size;
+    at_once_ = at_once;
     done_ = 0;
   }
 
@@ -109,6 +111,7 @@ class body_collector {
  private:
   writable_bytes memory_;
   std::uint64_t wanted_ = 0;
+  std::uint64_t at_once_ = 0;
   std::uint64_t done_ = 0;
 };
 

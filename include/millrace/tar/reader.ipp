@@ -94,9 +94,16 @@ MILLRACE_INLINE bool body_collector::collect(input& in, bytes& out) {
       in.take(wanted, out);
       return true;
     }
-    memory_ = writable_bytes::allocate(wanted);
+    memory_ = writable_bytes::allocate(static_cast<std::size_t>(std::min(wanted_, at_once_)));
   }
-  done_ += in.copy(memory_.data() + done_, wanted - static_cast<std::size_t>(done_));
+  done_ += in.copy(memory_.data() + done_, memory_.capacity() - static_cast<std::size_t>(done_));
+  while (done_ != wanted_ && done_ == memory_.capacity()) {
+    writable_bytes larger =
+        writable_bytes::allocate(static_cast<std::size_t>(std::min<std::uint64_t>(wanted_, 2 * done_)));
+    std::memcpy(larger.data(), memory_.data(), static_cast<std::size_t>(done_));
+    memory_ = std::move(larger);
+    done_ += in.copy(memory_.data() + done_, memory_.capacity() - static_cast<std::size_t>(done_));
+  }
   if (done_ != wanted_) return false;
   out = memory_.share(0, wanted);
   memory_ = writable_bytes();
@@ -538,7 +545,8 @@ MILLRACE_INLINE bool reader::walk_sparse_map() {
 /// Keeps a member until its body has been read or passed over.
 MILLRACE_INLINE MILLRACE_NOINLINE bool reader::put_off(state next, entry& out) {
   out.body = bytes();
-  body_.begin(out.size);
+  constexpr std::uint64_t unchecked = 16 * MiB;
+  body_.begin(out.size, options_.object_bytes != 0 ? out.size : unchecked);
   std::swap(member_, out);
   state_ = next == state::body && options_.headers_only ? state::skip : next;
   return false;

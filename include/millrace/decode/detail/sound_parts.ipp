@@ -368,8 +368,8 @@ class flac_frame {
   }
 };
 
-/// How many values of each channel a FLAC has, by its last frame, where these are more than `said`; else 0. `sound`: the
-/// place of its first frame.
+/// How many values of each channel a FLAC has, by its last frame, where these are more than `said`; else 0. `sound`:
+/// the place of its first frame.
 inline std::uint64_t flac_values_beyond(std::string_view file, std::size_t sound, std::uint64_t said) {
   constexpr std::size_t most_frame = 1 << 20;
   if (file.size() >= sound + 128 && file.substr(file.size() - 128, 3) == "TAG") file.remove_suffix(128);

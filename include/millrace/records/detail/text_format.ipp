@@ -122,6 +122,12 @@ MILLRACE_INLINE tar::format text_format(std::string_view head, const shard& of) 
       return unnamed_text(head, of);
     }
     case tar::format::tar:
+      if (head.find_first_not_of('\0') == std::string_view::npos) {
+        throw decode_error("the text begins with " + std::to_string(head.size()) +
+                               " NULs: so does a file whose bytes were not written before a machine went down",
+                           where{of.shown(), 0, std::string()});
+      }
+      throw no_text(kind, of);
     case tar::format::zip:
     case tar::format::seven_zip:
       throw no_text(kind, of);

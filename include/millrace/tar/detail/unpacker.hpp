@@ -8,6 +8,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -39,6 +40,7 @@ using archive_handle = std::unique_ptr<::archive, free_archive>;
 
 /// libarchive's words for its last error. It has none for some.
 inline std::string archive_words(::archive* a) {
+  if (::archive_errno(a) == ENOMEM) return "a header has no end, or says that it needs more memory than there is";
   const char* words = ::archive_error_string(a);
   return words != nullptr ? words : "the data ends too early or is damaged";
 }

@@ -572,8 +572,10 @@ MILLRACE_INLINE bool unpacker::read_body(::archive* a, ::archive_entry* e) {
   if (announced > most) {
     return fail("the member's " + std::to_string(announced) + " bytes are more than " + what_bounds, at);
   }
+  // More is taken as it comes: what a header announces may be any number.
+  constexpr std::uint64_t first = 16 * MiB;
   writable_bytes memory =
-      writable_bytes::allocate(static_cast<std::size_t>(known ? announced : std::min<std::uint64_t>(most, 64 * KiB)));
+      writable_bytes::allocate(static_cast<std::size_t>(std::min(known ? announced : most, known ? first : 64 * KiB)));
   std::size_t filled = 0;
   for (;;) {
     const void* data = nullptr;
@@ -582,6 +584,14 @@ MILLRACE_INLINE bool unpacker::read_body(::archive* a, ::archive_entry* e) {
     const int result = ::archive_read_data_block(a, &data, &size, &offset);
     if (stopped(at)) return false;
     if (result == ARCHIVE_EOF) break;
+    constexpr std::string_view unsupported = "Unsupported ZIP compression method";
+    if (result != ARCHIVE_OK && archive_words(a).starts_with(unsupported)) {
+      const bool deflate64 = archive_words(a).find("64") != std::string::npos;
+      return fail(std::string("the member is packed by ") +
+                      (deflate64 ? "Deflate64, as Windows packs files of 2 GiB and more" : "another method") +
+                      ", which libarchive does not unpack (" + archive_words(a) + "): pack it by Deflate",
+                  at);
+    }
     if (result != ARCHIVE_OK) return broken(a, at);
     if (size == 0) continue;
     if (static_cast<std::uint64_t>(offset) != filled) return fail("sparse members are not supported", at);
@@ -594,7 +604,8 @@ MILLRACE_INLINE bool unpacker::read_body(::archive* a, ::archive_entry* e) {
     if (!within_limits(consumed(a), at)) return false;
     if (size > memory.capacity() - filled) {
       const std::uint64_t wanted = std::max<std::uint64_t>(filled + size, 2 * std::uint64_t(memory.capacity()));
-      writable_bytes larger = writable_bytes::allocate(static_cast<std::size_t>(std::min(most, wanted)));
+      writable_bytes larger =
+          writable_bytes::allocate(static_cast<std::size_t>(std::min(known ? announced : most, wanted)));
       std::memcpy(larger.data(), memory.data(), filled);
       memory = std::move(larger);
     }
