@@ -11,6 +11,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
@@ -149,6 +150,20 @@ TEST_CASE("a server that says nothing, or stops, meets its time-out") {
     scripted_server server({scripted_answer{"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", then::stall}});
     begins(outcome(http::request(server.url()), transport(5s, 50ms)), "timeout: no byte of the answer for 50 ms");
   }
+}
+
+TEST_CASE("an answer that only trickles meets its time-out") {
+  using namespace std::chrono_literals;
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
+  s3_server::background server(o);
+  server.put("b", "k", std::string(600, 'x'));
+  const http::request r(server.endpoint() + "/b/k");
+  server.faults().add({.times = 1}, s3_server::fault::drip(1, 10ms));
+  begins(outcome(r, transport(5s, 100ms)), "timeout: only ");
+  server.faults().clear();
+  server.faults().add({.times = 1}, s3_server::fault::drip(60, 20ms));
+  begins(outcome(r, transport(5s, 1s)), "200 xxx");
 }
 
 TEST_CASE("connections are kept and used again") {

@@ -5,6 +5,7 @@
 #include <curl/curl.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -316,6 +317,9 @@ class transfer final : public engine::client, private timer_node {
   /// The one coroutine that waits, for the head or for a piece of the body; null: none.
   void set_waiter(ready_node* node, bool for_head, stage_record* stage = nullptr) noexcept;
   std::uint64_t received() const noexcept { return received_; }
+  std::string proxy() const;
+  /// The request has failed at its address, with `what`.
+  void blame(const char* what) noexcept;
 
   void rethrow_if_failed() const {
     if (error_) std::rethrow_exception(error_);
@@ -354,6 +358,8 @@ class transfer final : public engine::client, private timer_node {
   }
   void not_connected(const socket_address& a, bool only_one) noexcept;
   void reached_address() noexcept;
+  /// Whether it has ended well counts for its address.
+  void judge_address() noexcept;
   /// It has succeeded: what a ranged read took says how fast its address is.
   void measure() noexcept;
   void count() noexcept;
@@ -381,7 +387,20 @@ class transfer final : public engine::client, private timer_node {
 
   // ---- time-outs: one timer that looks back at the last progress instead of being moved by every packet
 
-  void touch() noexcept { progress_ = engine_.loop().now(); }
+  void touch() noexcept {
+    progress_ = engine_.loop().now();
+    seen_ = came_;
+  }
+  /// `n` bytes of the answer have come. A trickle is no progress.
+  void came(std::size_t n) noexcept {
+    const bool first = came_ == 0 || received_ == 0;
+    came_ += n;
+    if (first || came_ - seen_ >= least_within(transport_->stall_timeout)) touch();
+  }
+  /// Bytes that are progress in a time of `d`: 512 a second.
+  static std::uint64_t least_within(duration d) noexcept {
+    return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(d.count()) / (1'000'000'000 / 512), 1, 64 * KiB);
+  }
   static time_point later(time_point from, duration d) noexcept {
     return d > time_point::max() - from ? time_point::max() : from + d;
   }
@@ -417,6 +436,8 @@ class transfer final : public engine::client, private timer_node {
   std::uint64_t received_ = 0;
   curl_off_t uploaded_ = 0;  // of the request's body, when it was looked at last
   time_point progress_{};
+  std::uint64_t came_ = 0;  // bytes of the answer, its head's too
+  std::uint64_t seen_ = 0;  // of those, at the last progress
   std::exception_ptr error_;
   bool paused_ = false;
   bool stands_still_ = false;  // paused because the reader is slow
