@@ -7,9 +7,12 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/http/proxy.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
+#include "tests/http/patient_server.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
@@ -164,6 +167,20 @@ TEST_CASE("an answer that only trickles meets its time-out") {
   server.faults().clear();
   server.faults().add({.times = 1}, s3_server::fault::drip(60, 20ms));
   begins(outcome(r, transport(5s, 1s)), "200 xxx");
+
+  // A head that goes on and on, line by line.
+  test::patient_server slow;
+  const auto loop = make_event_loop();
+  const spawned<std::string> running(*loop, fetch(http::request(slow.url), transport(5s, 100ms)));
+  const auto turn = []() -> task<void> { co_await sleep_for(20ms); };
+  block_on(*loop, turn());
+  slow.answer("HTTP/1.1 200 OK\r\n");
+  int lines = 0;
+  for (; !running.done() && lines < 500; ++lines) {
+    slow.more("a:b\r\n");
+    block_on(*loop, turn());
+  }
+  CHECK(lines < 200);
 }
 
 TEST_CASE("connections are kept and used again") {

@@ -391,11 +391,10 @@ class transfer final : public engine::client, private timer_node {
     progress_ = engine_.loop().now();
     seen_ = came_;
   }
-  /// `n` bytes of the answer have come. A trickle is no progress.
-  void came(std::size_t n) noexcept {
-    const bool first = came_ == 0 || received_ == 0;
+  /// `n` bytes of the answer have come, the first ones of its head or body if `begins`. A trickle is no progress.
+  void came(std::size_t n, bool begins) noexcept {
     came_ += n;
-    if (first || came_ - seen_ >= least_within(transport_->stall_timeout)) touch();
+    if (begins || came_ - seen_ >= least_within(transport_->stall_timeout)) touch();
   }
   /// Bytes that are progress in a time of `d`: 512 a second.
   static std::uint64_t least_within(duration d) noexcept {

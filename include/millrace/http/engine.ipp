@@ -467,7 +467,7 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
     curl_easy_getinfo(easy_, CURLINFO_PRIMARY_PORT, &port);
     if (ip != nullptr) address_ = socket_address(ip, static_cast<int>(port));
   }
-  judge_address();
+  if (!ended_) judge_address();
   if (!error_) {
     engine_.succeeded();
     measure();
@@ -736,12 +736,11 @@ MILLRACE_INLINE std::size_t transfer::on_header(char* data, std::size_t size, st
   auto& t = *static_cast<transfer*>(self);
   if (t.ended_) return 0;  // timed out: libcurl learns it here
   try {
+    t.came(size * count, !t.parser_.any());
     if (!t.parser_.any()) {
-      t.touch();
       t.first_ns_ = monotonic_ns();
       t.watch(t.after(t.transport_->stall_timeout));  // from now on the shorter look-back
     }
-    t.came(size * count);
     if (t.parser_.line(std::string_view(static_cast<const char*>(data), size * count))) {
       t.touch();
       t.wake();
@@ -768,7 +767,7 @@ MILLRACE_INLINE std::size_t transfer::on_body(char* data, std::size_t size, std:
       t.engine_.resume_next_turn(&t);
       return CURL_WRITEFUNC_PAUSE;
     }
-    t.came(n);
+    t.came(n, t.received_ == 0);
     t.store(data, n);
     return n;
   } catch (...) {
