@@ -147,6 +147,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/s3/config/settings.ipp>
 #include <millrace/s3/ops/get_object.ipp>
 #include <millrace/s3/ops/list_objects.ipp>
+#include <millrace/s3/ops/object_checksum.ipp>
 #include <millrace/s3/ops/put_object.ipp>
 #include <millrace/s3/ops/read_object.ipp>
 #include <millrace/s3/ops/send.ipp>

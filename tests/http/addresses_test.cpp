@@ -175,3 +175,40 @@ TEST_CASE("what cannot be connected to is logged once in ten minutes, and sixtee
   CHECK(last.find("are only counted") != std::string::npos);
   CHECK(known.passed_over() == 3 + 37);
 }
+
+TEST_CASE("an address whose requests fail is passed over where others are well") {
+  addresses known;
+  time_point now(1h);
+  const auto fail = [&](int n, const char* host = "store") { return known.unwell(host, number(n), now, "status 500"); };
+  // Alone, or with others that fail: nothing better is known.
+  for (int i = 0; i < 10; ++i) {
+    CHECK(fail(1).empty());
+    CHECK(fail(2).empty());
+  }
+  CHECK(known.suspect(number(1), now));
+  CHECK(!known.passes_over(number(1), now));
+  known.well("store", number(1));
+  CHECK(!known.suspect(number(1), now));
+  CHECK(known.suspect(number(2), now));
+  CHECK(!known.suspect(number(2), now + 61s));
+  for (int i = 0; i < 2; ++i) known.well("store", number(1));
+  for (int i = 0; i < 9; ++i) known.well("another", number(3));
+  CHECK(fail(2).empty());
+  known.well("store", number(1));
+  CHECK(fail(2) ==
+        "millrace: store: its address 192.0.2.2:443 fails while others do not (12 times in a row, status 500): "
+        "passed over for 60 s, unless all others fail");
+  CHECK(known.passes_over(number(2), now));
+  CHECK(known.slow(number(2), now));
+  now += 61s;
+  CHECK(!known.passes_over(number(2), now));
+  fail(2);  // not yet well again
+  CHECK(known.passes_over(number(2), now));
+  // One failure now and then is none of the address.
+  for (int i = 0; i < 100; ++i) {
+    for (int k = 0; k < 3; ++k) CHECK(fail(4).empty());
+    known.well("store", number(4));
+    known.well("store", number(1));
+  }
+  CHECK(!known.passes_over(number(4), now));
+}

@@ -7,10 +7,14 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/http/proxy.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
+#include "tests/http/patient_server.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/s3_server.hpp"
 #include "tests/support/scripted_server.hpp"
 
 using namespace millrace;
@@ -149,6 +153,34 @@ TEST_CASE("a server that says nothing, or stops, meets its time-out") {
     scripted_server server({scripted_answer{"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", then::stall}});
     begins(outcome(http::request(server.url()), transport(5s, 50ms)), "timeout: no byte of the answer for 50 ms");
   }
+}
+
+TEST_CASE("an answer that only trickles meets its time-out") {
+  using namespace std::chrono_literals;
+  s3_server::options o;
+  o.anonymous = s3_server::anonymous_access::read;
+  s3_server::background server(o);
+  server.put("b", "k", std::string(600, 'x'));
+  const http::request r(server.endpoint() + "/b/k");
+  server.faults().add({.times = 1}, s3_server::fault::drip(1, 10ms));
+  begins(outcome(r, transport(5s, 100ms)), "timeout: only ");
+  server.faults().clear();
+  server.faults().add({.times = 1}, s3_server::fault::drip(60, 20ms));
+  begins(outcome(r, transport(5s, 1s)), "200 xxx");
+
+  // A head that goes on and on, line by line.
+  test::patient_server slow;
+  const auto loop = make_event_loop();
+  const spawned<std::string> running(*loop, fetch(http::request(slow.url), transport(5s, 100ms)));
+  const auto turn = []() -> task<void> { co_await sleep_for(20ms); };
+  block_on(*loop, turn());
+  slow.answer("HTTP/1.1 200 OK\r\n");
+  int lines = 0;
+  for (; !running.done() && lines < 500; ++lines) {
+    slow.more("a:b\r\n");
+    block_on(*loop, turn());
+  }
+  CHECK(lines < 200);
 }
 
 TEST_CASE("connections are kept and used again") {

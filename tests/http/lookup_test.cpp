@@ -613,3 +613,39 @@ TEST_CASE("a host is looked up for each connection, up to 64 times in a second")
   CHECK(names().asked(often) >= 64);
   CHECK(names().asked(often) <= 65 * (seconds + 1));  // and the one that is kept
 }
+
+TEST_CASE("what has failed at one address is tried again at another, and one that always fails is passed over") {
+  using s3_server::fault;
+  for (const fault& what : {fault::refuse(500, "InternalError"), fault::page(503), fault::reset_before_head(),
+                            fault::close_in_body(1000), fault::garbage_status(), fault::page(599)}) {
+    INFO("fault " << static_cast<int>(what.what) << " " << what.status);
+    const auto good = server_at("127.0.0.1", 0, duration(0), 0, 1);  // a connection for each request
+    const auto bad = server_at("127.0.0.2", good->port(), duration(0), 0, 1);
+    bad->faults().add({}, what);
+    names().set(host, {"127.0.0.1", "127.0.0.2"});
+    s3::config_options given;
+    const std::string endpoint = std::string("http://") + host + ":" + std::to_string(good->port());
+    given.endpoint = endpoint;
+    given.region = "us-east-1";
+    given.style = s3::addressing::path;
+    given.max_attempts = 2;
+    given.retry.base = 10us;
+    const s3::client client(s3::config(given), std::make_shared<s3::fixed_credentials>(s3::credentials()));
+    const auto loop = make_event_loop();
+    logged_lines said(*loop);
+    const std::string content(1 * MiB, 'x');
+    const auto sends = [&] {
+      auto get = client.get("s3://b/k", 0, 1 * MiB, "", slab_pool(1 * MiB));
+      const s3::object_part part = block_on(*loop, std::move(get));
+      CHECK(part.data.view() == content);
+      CHECK(block_on(*loop, client.head("s3://b/k")).size == content.size());
+    };
+    int turns = 0;
+    while (said.with("127.0.0.2") == 0 && turns++ < 40) sends();
+    CHECK(said.with("its address 127.0.0.2:" + std::to_string(good->port()) + " fails while others do not") == 1);
+    const std::uint64_t before = bad->stats().requests;
+    for (int i = 0; i < 10; ++i) sends();
+    CHECK(bad->stats().requests == before);
+    CHECK(before >= 4);
+  }
+}

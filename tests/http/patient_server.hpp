@@ -36,6 +36,10 @@ class patient_server {
     REQUIRE(peer_ >= 0);
     REQUIRE(::send(peer_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
   }
+  /// More of the answer; false where the client has gone.
+  bool more(std::string_view text) {
+    return ::send(peer_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+  }
 
   std::string url;
 

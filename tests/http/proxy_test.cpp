@@ -43,3 +43,14 @@ TEST_CASE("the proxy variables are read in curl's order", "[http][proxy]") {
   choose({}, "https").apply_to(o);
   CHECK(o.proxy.empty());
 }
+
+TEST_CASE("a proxy is shown without its user, and its port is known", "[http][proxy]") {
+  using millrace::http::displayed_proxy;
+  using millrace::http::proxy_port;
+  CHECK(displayed_proxy("user:p/w@proxy:3128") == "http://proxy:3128");
+  CHECK(displayed_proxy("https://u@[::1]") == "https://[::1]");
+  CHECK(proxy_port("user:9@proxy:3128/") == 3128);
+  CHECK(proxy_port("http://proxy") == 1080);
+  CHECK(proxy_port("https://[::1]") == 443);
+  CHECK(proxy_port("http://[::1]:99") == 99);
+}

@@ -203,3 +203,18 @@ TEST_CASE("the header x-amz-retry-after is milliseconds", "[s3][retry]") {
     CHECK_FALSE(millrace::parse_retry_after(text).has_value());
   }
 }
+
+TEST_CASE("all 5xx but two, and four others, may pass", "[retry]") {
+  using millrace::classify;
+  using millrace::retry_class;
+  for (const int status : {408, 425, 499, 500, 502, 504, 507, 509, 520, 521, 522, 523, 524, 525, 526, 527, 530, 598}) {
+    INFO(status);
+    CHECK(classify(status, "") == retry_class::transient);
+    CHECK(millrace::http::error(millrace::http::failure::status, "", {}, status).transient());
+  }
+  for (const int status : {400, 401, 403, 404, 407, 409, 412, 416, 418, 501, 505, 600}) {
+    INFO(status);
+    CHECK(classify(status, "") == retry_class::permanent);
+    CHECK(!millrace::http::error(millrace::http::failure::status, "", {}, status).transient());
+  }
+}

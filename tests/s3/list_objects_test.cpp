@@ -122,7 +122,7 @@ TEST_CASE("pages that repeat under new tokens end the listing", "[s3][list]") {
   }
 }
 
-TEST_CASE("prefixes that nobody asked to roll up are said to be left out", "[s3][list]") {
+TEST_CASE("prefixes that the store rolls up without being asked are said to be left out", "[s3][list]") {
   scripted_answer rolled = page("a", "");
   const std::string more = "<CommonPrefixes><Prefix>b/</Prefix></CommonPrefixes>";
   const std::size_t length = rolled.text.size() - rolled.text.find("\r\n\r\n") - 4;

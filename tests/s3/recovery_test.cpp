@@ -107,6 +107,12 @@ TEST_CASE("expired credentials are renewed once", "[s3][recovery]") {
   const s3::client c(config_of(server.endpoint()), std::make_shared<renewed>(true));
   CHECK(ask(c) == "1000 1000");
   CHECK(server.log().entries().size() == 3);
+  for (const char* code : {"InvalidAccessKeyId", "InvalidTokenId", "InvalidToken"}) {
+    s3_server::background other;
+    other.put("b", "k", content);
+    other.faults().add({.times = 1}, fault::refuse(403, code));
+    CHECK(ask(s3::client(config_of(other.endpoint()), std::make_shared<renewed>(true))) == "1000 1000");
+  }
   const s3::client never(config_of(server.endpoint()), std::make_shared<renewed>(false));
   CHECK_THAT(ask(never), Catch::Matchers::Contains("ExpiredToken"));
   CHECK(server.log().entries().size() == 5);
@@ -174,9 +180,9 @@ namespace {
 
 /// What an s3::error says and its code, or another error and its object.
 std::string refused_with(const std::string& head, const std::string& body, const std::string& verb = "GET") {
-  test::scripted_server store({{"HTTP/1.1 " + head + "\r\nContent-Length: " + std::to_string(body.size()) +
-                                    "\r\n\r\n" + (verb == "HEAD" ? std::string() : body),
-                                test::scripted_answer::then::keep}});
+  test::scripted_server store({{"HTTP/1.1 " + head + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+                                    (verb == "HEAD" ? std::string() : body),
+                                test::scripted_answer::then::fin}});
   const s3::client c(config_of(store.url("")), std::make_shared<s3::fixed_credentials>(right()));
   const auto loop = make_event_loop();
   try {
@@ -216,7 +222,7 @@ TEST_CASE("a code is S3's only where S3 has said it; else the first line of what
   CHECK(refused_with("403 F", "") == "[] " + at + "403: Forbidden");
   CHECK(refused_with("404 N", "x", "HEAD") == "[] s3://b/k: 404: Not Found");
   CHECK(refused_with("404 N\r\nx-amz-request-id: R", "x", "HEAD") ==
-        "[NoSuchKey] s3://b/k: 404 NoSuchKey (request id R)");
+        "[NoSuchKey] s3://b/k: 404 NoSuchKey: the answer to a HEAD has no text (request id R)");
   CHECK(refused_with("418 T", "") == "[] " + at + "418: the store refused the request");
   CHECK(refused_with("403 F", "<Error><Code>AccessDenied</Code><Message>no</Message></Error>") ==
         "[AccessDenied] " + at + "403 AccessDenied: no");
@@ -228,6 +234,38 @@ TEST_CASE("a code is S3's only where S3 has said it; else the first line of what
         "[] " + at + "403: the answer is not S3's (SERVER): a\\x00\\x1b[31mb");
   CHECK(refused_with("403 F", std::string(100 * KiB, 'y')) ==
         "[] " + at + "403: the answer is not S3's (SERVER): " + std::string(200, 'y') + "...");
+}
+
+TEST_CASE("a refusal of a proxy on the way names its address", "[s3][recovery]") {
+  const auto loop = make_event_loop();
+  const auto said = [&](const std::string& endpoint, const std::string& answer, const std::string& verb) {
+    const test::scripted_server proxy({{answer, test::scripted_answer::then::fin}});
+    http::transport_options t;
+    t.proxy = "http://user:hidden@127.0.0.1:" + std::to_string(proxy.port());
+    const s3::client c(config_of(endpoint), std::make_shared<s3::fixed_credentials>(right()), t);
+    const std::string shown = "the proxy http://127.0.0.1:" + std::to_string(proxy.port());
+    try {
+      if (verb == "HEAD") block_on(*loop, c.head("s3://b/k"));
+      if (verb == "GET") block_on(*loop, c.get("s3://b/k", 0, 10, "", slab_pool(64 * KiB)));
+    } catch (const error& e) {
+      CHECK(proxy.requests().size() == 1);
+      CHECK_THAT(e.what(), !Catch::Matchers::Contains("hidden"));
+      std::string text = e.reason();
+      const std::size_t at = text.find(shown);
+      return at == std::string::npos ? text : text.replace(at, shown.size(), "PROXY");
+    }
+    return std::string("an answer");
+  };
+  for (const char* status : {"401", "407"}) {
+    const std::string answer = "HTTP/1.1 " + std::string(status) + " No\r\nContent-Length: 0\r\n\r\n";
+    for (const char* verb : {"GET", "HEAD"}) {
+      CHECK(said("http://store.example", answer, verb) ==
+            std::string(status) + ": the answer is not S3's (http://store.example, through PROXY)");
+      CHECK_THAT(said("https://store.example", answer, verb),
+                 Catch::Matchers::StartsWith("PROXY answers " + std::string(status)) &&
+                     Catch::Matchers::Contains("(https://store.example)"));
+    }
+  }
 }
 
 TEST_CASE("a success that no store sends is an error, and never an empty object", "[s3][recovery]") {

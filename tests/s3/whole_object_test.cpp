@@ -22,6 +22,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
 
@@ -263,4 +264,34 @@ TEST_CASE("an object is removed; one that is not there is fine", "[s3][remove]")
   anonymous.endpoint = o.server.endpoint();
   const s3::client stranger{s3::config(anonymous)};
   CHECK_THROWS_WITH(block_on(*o.loop, stranger.remove("s3://b/k")), Contains("AccessDenied"));
+}
+
+TEST_CASE("a HEAD that is refused ends no read, and one that fails says what it was for", "[s3][whole]") {
+  s3_server::background server;
+  const std::string content(3 << 20, 'x');
+  server.put("b", "k", content);
+  s3::config_options o;
+  const std::string endpoint = server.endpoint();
+  o.endpoint = endpoint;
+  o.region = "us-east-1";
+  o.retry.base = std::chrono::microseconds(10);
+  const s3::client c(s3::config(o), s3::credentials("test-key", "test-secret"));
+  const auto loop = make_event_loop();
+  for (const int status : {400, 401, 403, 404, 405, 501}) {
+    INFO(status);
+    server.faults().clear();
+    server.faults().add({.method = "HEAD"}, s3_server::fault::refuse(status, "AccessDenied"));
+    test::captured_stderr said(test::captured_stderr::into::pipe);
+    CHECK((block_on(*loop, c.read("s3://b/k")).view() == content));
+    const std::string text = said.text();
+    CHECK_THAT(text, Catch::Matchers::Contains("refuses HEAD of objects in b (" + std::to_string(status)) &&
+                         Catch::Matchers::Contains("AWS_RESPONSE_CHECKSUM_VALIDATION"));
+  }
+  for (const s3_server::fault& f :
+       {s3_server::fault::refuse(500, "InternalError"), s3_server::fault::reset_before_head()}) {
+    server.faults().clear();
+    server.faults().add({.method = "HEAD"}, f);
+    CHECK_THROWS_WITH(block_on(*loop, c.read("s3://b/k")),
+                      Catch::Matchers::Contains("asked for its checksum, by a HEAD; AWS_RESPONSE_CHECKSUM_VALIDATION"));
+  }
 }

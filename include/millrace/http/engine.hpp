@@ -5,6 +5,7 @@
 #include <curl/curl.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -327,6 +328,9 @@ class transfer final : public engine::client, private timer_node {
   /// The one coroutine that waits, for the head or for a piece of the body; null: none.
   void set_waiter(ready_node* node, bool for_head, stage_record* stage = nullptr) noexcept;
   std::uint64_t received() const noexcept { return received_; }
+  std::string proxy() const;
+  /// The request has failed at its address, with `what`.
+  void blame(const char* what) noexcept;
 
   void rethrow_if_failed() const {
     if (error_) std::rethrow_exception(error_);
@@ -371,6 +375,8 @@ class transfer final : public engine::client, private timer_node {
   }
   void not_connected(const socket_address& a, bool only_one) noexcept;
   void reached_address() noexcept;
+  /// Whether it has ended well counts for its address.
+  void judge_address() noexcept;
   /// It has succeeded: what a ranged read took says how fast its address is.
   void measure() noexcept;
   void count() noexcept;
@@ -398,7 +404,19 @@ class transfer final : public engine::client, private timer_node {
 
   // ---- time-outs: one timer that looks back at the last progress instead of being moved by every packet
 
-  void touch() noexcept { progress_ = engine_.loop().now(); }
+  void touch() noexcept {
+    progress_ = engine_.loop().now();
+    seen_ = came_;
+  }
+  /// `n` bytes of the answer have come, the first ones of its head or body if `begins`. A trickle is no progress.
+  void came(std::size_t n, bool begins) noexcept {
+    came_ += n;
+    if (begins || came_ - seen_ >= least_within(transport_->stall_timeout)) touch();
+  }
+  /// Bytes that are progress in a time of `d`: 512 a second.
+  static std::uint64_t least_within(duration d) noexcept {
+    return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(d.count()) / (1'000'000'000 / 512), 1, 64 * KiB);
+  }
   time_point after(duration d) const noexcept { return millrace::detail::added(progress_, d); }
   void watch(time_point due) noexcept { engine_.loop().add_timer(*this, due); }
   MILLRACE_INLINE void fire() noexcept override;
@@ -431,6 +449,8 @@ class transfer final : public engine::client, private timer_node {
   std::uint64_t received_ = 0;
   curl_off_t uploaded_ = 0;  // of the request's body, when it was looked at last
   time_point progress_{};
+  std::uint64_t came_ = 0;  // bytes of the answer, its head's too
+  std::uint64_t seen_ = 0;  // of those, at the last progress
   std::exception_ptr error_;
   bool paused_ = false;
   bool stands_still_ = false;  // paused because the reader is slow

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -476,6 +477,14 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
   }
   engine_.loop().remove_timer(*this);
   if (!error_) error_ = verdict(result);
+  if (!address_ && result == CURLE_SSL_CONNECT_ERROR) {  // it is known from the request on
+    const char* ip = nullptr;
+    long port = 0;
+    curl_easy_getinfo(easy_, CURLINFO_PRIMARY_IP, &ip);
+    curl_easy_getinfo(easy_, CURLINFO_PRIMARY_PORT, &port);
+    if (ip != nullptr) address_ = socket_address(ip, static_cast<int>(port));
+  }
+  if (!ended_) judge_address();
   if (!error_) {
     engine_.succeeded();
     measure();
@@ -496,6 +505,48 @@ MILLRACE_INLINE void transfer::reached_address() noexcept {
   try {
     log(engine_.addresses().reached(unconditional_hosts::host_of(request_.url), address_, engine_.loop().now()));
   } catch (...) {  // no memory: it is not told
+  }
+}
+
+MILLRACE_INLINE std::string transfer::proxy() const {
+  if (transport_->proxy.empty() || request_.url.compare(0, 5, "http:") != 0) return {};
+  // no_proxy may have led past it: then the connection is to another port, as a rule.
+  long port = 0;
+  curl_easy_getinfo(easy_, CURLINFO_PRIMARY_PORT, &port);
+  if (port != proxy_port(transport_->proxy)) return {};
+  return displayed_proxy(transport_->proxy);
+}
+
+MILLRACE_INLINE void transfer::blame(const char* what) noexcept {
+  if (!address_) return;
+  try {
+    log(engine_.addresses().unwell(unconditional_hosts::host_of(request_.url), address_, engine_.loop().now(), what));
+  } catch (...) {  // no memory: it does not count
+  }
+}
+
+MILLRACE_INLINE void transfer::judge_address() noexcept {
+  if (!address_) return;
+  if (!error_) {
+    const int status = parser_.head().status;
+    if (status < 500) {
+      if (request_.method == "HEAD") return;  // a node may answer these and break off all bodies
+      return engine_.addresses().well(unconditional_hosts::host_of(request_.url), address_);
+    }
+    if (!may_pass(status) || status == 503) return;  // 503: it may be about the number of requests
+    char what[24];
+    std::snprintf(what, sizeof what, "status %d", status);
+    return blame(what);
+  }
+  try {
+    std::rethrow_exception(error_);
+  } catch (const short_answer&) {
+  } catch (const error& e) {
+    if (e.kind() == failure::connect) blame("a handshake that breaks off");
+    if (e.kind() == failure::timeout) blame("no answer in time");
+    if (e.kind() == failure::broken) blame("a broken connection");
+    if (e.kind() == failure::protocol) blame("an answer that is not valid");
+  } catch (...) {
   }
 }
 
@@ -583,7 +634,8 @@ MILLRACE_INLINE curl_socket_t transfer::on_opening(void* self, curlsocktype, cur
   const time_point now = t.engine_.loop().now();
   if (trying) t.not_connected(trying, false);
   trying = socket_address();
-  if (!t.any_address_ && t.engine_.addresses().passes_over(next, now)) {
+  const addresses& known = t.engine_.addresses();
+  if (!t.any_address_ && (known.passes_over(next, now) || (t.request_.elsewhere && known.suspect(next, now)))) {
     t.passed_over_ = true;
     t.opening_error_ = 0;
     return CURL_SOCKET_BAD;
@@ -643,7 +695,7 @@ MILLRACE_INLINE void transfer::configure() {
       std::clamp<duration>(transport_->connect_timeout, duration(1), std::chrono::hours(24 * 20));
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>((connecting - duration(1)) / std::chrono::milliseconds(1) + 1));
   set(CURLOPT_TCP_KEEPALIVE, 1L);
-  if (request_.new_connection) set(CURLOPT_FRESH_CONNECT, 1L);
+  if (request_.new_connection || request_.elsewhere) set(CURLOPT_FRESH_CONNECT, 1L);
   set(CURLOPT_MAXAGE_CONN, 5L);  // S3 closes connections that idle for about that long
   if (const char* why = misread_proxy(transport_->proxy)) throw configuration_error(why, at());
   set(CURLOPT_PROXY, transport_->proxy.c_str());  // set even when empty: libcurl reads the environment otherwise
@@ -701,12 +753,15 @@ MILLRACE_INLINE std::size_t transfer::on_header(char* data, std::size_t size, st
   auto& t = *static_cast<transfer*>(self);
   if (t.ended_) return 0;  // timed out: libcurl learns it here
   try {
-    t.touch();
+    t.came(size * count, !t.parser_.any());
     if (!t.parser_.any()) {
       t.first_ns_ = monotonic_ns();
       t.watch(t.after(t.transport_->stall_timeout));  // from now on the shorter look-back
     }
-    if (t.parser_.line(std::string_view(static_cast<const char*>(data), size * count))) t.wake();
+    if (t.parser_.line(std::string_view(static_cast<const char*>(data), size * count))) {
+      t.touch();
+      t.wake();
+    }
     return size * count;
   } catch (...) {
     t.error_ = std::current_exception();
@@ -729,7 +784,7 @@ MILLRACE_INLINE std::size_t transfer::on_body(char* data, std::size_t size, std:
       t.engine_.resume_next_turn(&t);
       return CURL_WRITEFUNC_PAUSE;
     }
-    t.touch();
+    t.came(n, t.received_ == 0);
     t.store(data, n);
     return n;
   } catch (...) {
@@ -828,17 +883,21 @@ MILLRACE_INLINE void transfer::fire() noexcept {
   if (now - progress_ < limit) return watch(after(limit));
   curl_off_t uploaded = 0;
   curl_easy_getinfo(easy_, CURLINFO_SIZE_UPLOAD_T, &uploaded);
-  if (std::exchange(uploaded_, uploaded) != uploaded) {  // a large body, a slow link: it goes on
+  const auto sent_now = static_cast<std::uint64_t>(uploaded - std::exchange(uploaded_, uploaded));
+  const bool ended = static_cast<std::uint64_t>(uploaded) >= request_.body.size();
+  if (sent_now >= (ended ? 1 : least_within(limit))) {  // a large body, a slow link: it goes on
     progress_ = now;
     return watch(millrace::detail::added(now, limit));
   }
   try {
     const std::string ms = std::to_string(limit / std::chrono::milliseconds(1)) + " ms";
-    const char* const what = started ? "no byte of the answer for " : "no answer within ";
+    std::string what = started ? "no byte of the answer for " : "no answer within ";
+    if (came_ != seen_) what = "only " + std::to_string(came_ - seen_) + " bytes of the answer within ";
     throw error(failure::timeout, told_of(request_, what + ms), at(received_));
   } catch (...) {  // that, or no memory to say it
     error_ = std::current_exception();
   }
+  judge_address();
   end();
 }
 
@@ -848,6 +907,14 @@ MILLRACE_INLINE std::exception_ptr transfer::verdict(CURLcode result) {
       std::string reason = message_[0] != '\0' ? message_ : curl_easy_strerror(result);
       // libcurl repeats a proxy's URL that it cannot read, password and all, as far as its buffer goes.
       if (reason.compare(0, 17, "Unsupported proxy") == 0) reason = "libcurl does not know such a proxy";
+      long tunnel = 0;
+      curl_easy_getinfo(easy_, CURLINFO_HTTP_CONNECTCODE, &tunnel);
+      if (tunnel >= 300 && !parser_.any()) {
+        reason = "the proxy " + displayed_proxy(transport_->proxy) + " answers " + std::to_string(tunnel) +
+                 (tunnel == 407 ? " Proxy Authentication Required" : "");
+        const failure kind = may_pass(static_cast<int>(tunnel)) ? failure::connect : failure::status;
+        throw error(kind, told_of(request_, std::move(reason)), at(), static_cast<int>(tunnel));
+      }
       if (const int code = out_of_descriptors(result)) {
         reason = std::string("no connection could be opened: ") + std::strerror(code) +
                  (code == EMFILE ? " (EMFILE: RLIMIT_NOFILE, ulimit -n)" : " (ENFILE)");

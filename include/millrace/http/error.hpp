@@ -53,8 +53,17 @@ inline std::string displayed(const std::string& url) { return millrace::detail::
 /// `url` up to its path, as displayed(): the server that it names.
 std::string displayed_server(const std::string& url);
 
+/// Whether the same request may have another answer than `status` soon: 408, 425, 429, 499, and all 5xx but 501 and
+/// 505.
+bool may_pass(int status) noexcept;
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
+
+inline bool may_pass(int status) noexcept {
+  if (status >= 500 && status < 600) return status != 501 && status != 505;
+  return status == 408 || status == 425 || status == 429 || status == 499;
+}
 
 inline bool error::transient() const noexcept {
   switch (kind_) {
@@ -64,7 +73,7 @@ inline bool error::transient() const noexcept {
     case failure::broken:
       return true;
     case failure::status:
-      return status_ == 408 || status_ == 429 || status_ == 500 || status_ == 502 || status_ == 503 || status_ == 504;
+      return may_pass(status_);
     default:
       return false;
   }

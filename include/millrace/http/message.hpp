@@ -82,6 +82,9 @@ class request {
   std::optional<byte_range> range;
   /// Sent over a new connection, not over an open one: data may have been damaged there.
   bool new_connection = false;
+  /// Tried again after a failure: sent over a new connection, to an address of the host whose latest request has not
+  /// failed, if there is one.
+  bool elsewhere = false;
 };
 
 /// Memory whose first `filled` bytes were received by earlier exchanges.

@@ -20,7 +20,8 @@ class transport_options {
   /// libcurl 8.3.0 on, only as long as that is more than 600 ms), the last one all of it.
   duration connect_timeout = std::chrono::seconds(5);
   duration first_byte_timeout = std::chrono::seconds(30);  ///< from the request's last byte to the first of the answer
-  duration stall_timeout = std::chrono::seconds(30);       ///< without a single byte of progress while we are reading
+  /// Without progress while we are reading: fewer than 512 bytes for each second of it.
+  duration stall_timeout = std::chrono::seconds(30);
   /// PEM bundle of the certificate authorities, of servers and of proxies; empty: the system's. Verification itself
   /// cannot be turned off.
   std::string ca_file;

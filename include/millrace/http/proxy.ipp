@@ -10,6 +10,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/http/proxy.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace::http {
 
@@ -23,6 +24,27 @@ MILLRACE_INLINE const char* misread_proxy(std::string_view url) noexcept {
   }
   if (user.find("%00") != std::string_view::npos) return "the proxy's user or password holds a NUL";
   return nullptr;
+}
+
+MILLRACE_INLINE std::string displayed_proxy(std::string_view url) {
+  // Up to the last @ it may be a password, whatever is in it: one with a slash is no URL that could be taken apart.
+  std::string shown = url.find("://") == std::string_view::npos ? "http://" : "";
+  shown += url;
+  const std::size_t host = shown.find("://") + 3;
+  if (const std::size_t at = shown.rfind('@'); at != std::string::npos && at >= host) shown.erase(host, at + 1 - host);
+  return shown;
+}
+
+MILLRACE_INLINE long proxy_port(std::string_view url) noexcept {
+  const std::size_t scheme = url.find("://");
+  const long otherwise = url.substr(0, scheme == std::string_view::npos ? 0 : scheme) == "https" ? 443 : 1080;
+  if (scheme != std::string_view::npos) url.remove_prefix(scheme + 3);
+  const std::size_t user = url.rfind('@');
+  if (user != std::string_view::npos) url.remove_prefix(user + 1);
+  url = url.substr(0, url.find('/'));
+  const std::size_t colon = url.rfind(':');
+  if (colon == std::string_view::npos || url.find(']', colon) != std::string_view::npos) return otherwise;
+  return text::parse_decimal<long>(url.substr(colon + 1), 1, 65535).value_or(otherwise);
 }
 
 MILLRACE_INLINE proxy_choice proxy_choice::from_environment(const environment& variables, std::string_view scheme) {

@@ -28,7 +28,8 @@ enum class retry_class {
 };
 
 /// The class of an answer, by its HTTP status (0: none arrived, whatever the transport's reason) and S3's error code
-/// (empty: none). A failed precondition (412), a range that is not there (416) and everything unknown are permanent.
+/// (empty: none). Statuses that http::may_pass() are transient; a failed precondition (412), a range that is not there
+/// (416) and everything unknown are permanent.
 retry_class classify(int status, std::string_view code) noexcept;
 
 /// The class of a transport failure: there was no answer, or no valid one.

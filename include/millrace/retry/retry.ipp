@@ -64,6 +64,8 @@ MILLRACE_INLINE retry_class classify(int status, std::string_view code) noexcept
       {"ExpiredToken", retry_class::expired},
       {"ExpiredTokenException", retry_class::expired},
       {"InvalidToken", retry_class::expired},
+      {"InvalidTokenId", retry_class::expired},
+      {"InvalidAccessKeyId", retry_class::expired},  // of a role: deleted meanwhile, or not yet known everywhere
       {"RequestExpired", retry_class::expired},
       {"TokenRefreshRequired", retry_class::expired},
   };
@@ -74,12 +76,7 @@ MILLRACE_INLINE retry_class classify(int status, std::string_view code) noexcept
   // for a 500).
   if (status >= 200 && status < 300) return retry_class::transient;
   switch (status) {
-    case 0:    // refused, reset, timed out, cut short
-    case 408:  // request timeout
-    case 500:
-    case 502:
-    case 503:
-    case 504:
+    case 0:  // refused, reset, timed out, cut short
       return retry_class::transient;
     case 429:
       return retry_class::throttling;
@@ -88,7 +85,7 @@ MILLRACE_INLINE retry_class classify(int status, std::string_view code) noexcept
     case 307:
       return retry_class::region;
     default:
-      return retry_class::permanent;
+      return http::may_pass(status) ? retry_class::transient : retry_class::permanent;
   }
 }
 

@@ -21,12 +21,12 @@
 #include <millrace/s3/auth/credentials_provider.hpp>
 #include <millrace/s3/config/config.hpp>
 #include <millrace/s3/error.hpp>
+#include <millrace/s3/ops/object_checksum.hpp>
 #include <millrace/s3/ops/objects.hpp>
 #include <millrace/s3/sign/credentials.hpp>
 
 namespace millrace::s3 {
 
-class object_checksum;  // s3/ops/get_object.hpp
 class session;
 class url;
 

@@ -51,6 +51,7 @@ class http_download {
   std::optional<std::uint64_t> total;  ///< and the size of the object
   std::optional<duration> hint;
   bool new_connection = false;  ///< and nothing that a cache on the way keeps
+  bool elsewhere = false;       ///< tried again: at another address
   std::string remembered;       ///< where another part was redirected to: the present attempt has begun there
   bool ask_first = false;       ///< that has failed: the URL itself is asked
 };
@@ -109,6 +110,7 @@ task<storage::part> basic_http_storage<Unused>::read_over(shard object, std::str
     if (d.partial.filled > before && d.partial.filled - before >= std::max(64 * KiB, length / 16)) {
       policy.made_progress();
     }
+    d.elsewhere = failed.what == retry_class::transient;
     const double jitter = rng(static_cast<std::uint64_t>(monotonic_ns())).uniform();
     const std::optional<duration> pause = policy.after_failure(failed, jitter);
     if (!pause) std::rethrow_exception(why);
@@ -133,6 +135,7 @@ task<storage::part> basic_http_storage<Unused>::attempt(const shard& object, det
     r.object = http::displayed(object.url);
     r.range = http::byte_range{first, d.offset + d.length - 1};
     r.new_connection = d.new_connection;
+    r.elsewhere = d.elsewhere;
     if (d.new_connection) r.fields.add("Cache-Control", "no-cache");
     http::unconditional_hosts& unconditional = http::unconditional_hosts::of(ex);
     const std::string_view host = http::unconditional_hosts::host_of(url);

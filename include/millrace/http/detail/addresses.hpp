@@ -39,9 +39,12 @@ class socket_address {
   unsigned char bytes_[28] = {};
 };
 
-/// Addresses that connections pass over while others of the same name may do: those that could not be connected to, and
-/// those whose requests are much slower than those of the others; for a minute, the latest sixteen. Shared by the loops
-/// of a runtime. Any thread.
+/// Addresses that connections pass over while others of the same name may do: those that could not be connected to,
+/// those whose requests fail, and those whose requests are much slower than those of the others; for a minute, the
+/// latest sixteen. Shared by the loops of a runtime. Any thread.
+///
+/// The requests of an address fail if four in a row did (a status of 5xx, a broken connection, an answer that is not
+/// valid, none in time) and four of other addresses of its server have succeeded since the first of them.
 ///
 /// An address is slow if in two rounds, one after the other, its ranged reads have waited four times as long for their
 /// first byte as those of the others (the median address), and 20 ms longer; or if a connection to it has sent bytes at
@@ -64,11 +67,18 @@ class addresses {
   /// `body` after that. Returns as failed() does.
   std::string took(std::string_view host, const socket_address& a, time_point now, duration first, duration body,
                    std::size_t bytes);
+  /// A request to `a` has failed there, with `what` ("status 500"). Returns as failed() does.
+  std::string unwell(std::string_view host, const socket_address& a, time_point now, const char* what);
+  /// A request to `a` has succeeded.
+  void well(std::string_view host, const socket_address& a) noexcept;
+  /// Whether the latest request to `a` has failed: one that is tried again goes to another address.
+  bool suspect(const socket_address& a, time_point now) const noexcept;
   /// All other addresses fail: this one is not passed over any more.
   void needed(const socket_address& a) noexcept;
 
   bool passes_over(const socket_address& a, time_point now) const noexcept;
-  /// Whether it is passed over because it is slow: connections that are open are not used any more, either.
+  /// Whether it is passed over because it is slow or its requests fail: connections that are open are not used any
+  /// more, either.
   bool slow(const socket_address& a, time_point now) const noexcept;
   /// How often an address began to be passed over.
   std::int64_t passed_over() const noexcept;
@@ -82,6 +92,14 @@ class addresses {
     time_point logged{};
     std::string untold = {};  // the server of which it seemed to be the only one
     bool slow = false;
+  };
+  /// Requests to one address that have failed, one after the other.
+  struct failures {
+    socket_address address;
+    std::string host = {};
+    time_point latest{};
+    unsigned count = 0;   // 0: none
+    unsigned others = 0;  // requests to other addresses of the server that have succeeded since the first
   };
   /// What the reads from one address took, in a round: sums of logarithms.
   struct reads {
@@ -123,6 +141,8 @@ class addresses {
   time_point lines_since_{};
   unsigned lines_ = 0;                 // since then
   std::atomic<bool> any_untold_ = false;  // may be true when there is none
+  failures failing_[16];
+  std::atomic<bool> any_failing_ = false;  // may be true when there is none
   server servers_[most_servers];
 };
 

@@ -134,6 +134,55 @@ MILLRACE_INLINE std::string addresses::failed(std::string_view host, const socke
   return pass_over(host, a, now, not_connected, false, !only_one);
 }
 
+MILLRACE_INLINE std::string addresses::unwell(std::string_view host, const socket_address& a, time_point now,
+                                              const char* what) {
+  constexpr unsigned many = 4;
+  const std::lock_guard lock(mutex_);
+  failures* of = &failing_[0];
+  for (failures& each : failing_) {
+    if (each.address == a) {
+      of = &each;
+      break;
+    }
+    if (each.latest < of->latest) of = &each;
+  }
+  if (!(of->address == a) || now - of->latest > 2 * pause) {
+    *of = failures();
+    of->address = a;
+    of->host = host;
+  }
+  of->latest = now;
+  ++of->count;
+  any_failing_.store(true, std::memory_order_relaxed);
+  if (of->count < many || of->others < many) return {};
+  const std::string why = "fails while others do not (" + std::to_string(of->count) + " times in a row, " + what + ")";
+  return pass_over(host, a, now, why, true);
+}
+
+MILLRACE_INLINE void addresses::well(std::string_view host, const socket_address& a) noexcept {
+  if (!any_failing_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(mutex_);
+  bool any = false;
+  for (failures& each : failing_) {
+    if (each.count == 0) continue;
+    if (each.address == a) {
+      each.count = each.others = 0;
+    } else {
+      any = true;
+      each.others += each.host == host ? 1 : 0;
+    }
+  }
+  any_failing_.store(any, std::memory_order_relaxed);
+}
+
+MILLRACE_INLINE bool addresses::suspect(const socket_address& a, time_point now) const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const failures& each : failing_) {
+    if (each.address == a) return each.count > 0 && now - each.latest < pause;
+  }
+  return false;
+}
+
 MILLRACE_INLINE std::string addresses::reached(std::string_view host, const socket_address& a, time_point now) {
   if (!any_untold_.load(std::memory_order_relaxed)) return {};
   const std::lock_guard lock(mutex_);

@@ -198,12 +198,7 @@ class explanation {
       out_ += "proxy: none (no variable names one for " + std::string(scheme) + ")\n";
       return;
     }
-    // Up to the last @ it may be a password, whatever is in it: one with a slash is no URL that could be taken apart.
-    std::string shown = p.url.find("://") == std::string::npos ? "http://" + p.url : p.url;
-    const std::size_t host = shown.find("://") + 3;
-    if (const std::size_t at = shown.rfind('@'); at != std::string::npos && at >= host)
-      shown.erase(host, at + 1 - host);
-    out_ += "proxy: " + shown + " (" + p.source + ")\n";
+    out_ += "proxy: " + http::displayed_proxy(p.url) + " (" + p.source + ")\n";
     line("past it", (p.no_proxy.empty() ? std::string() : p.no_proxy + " (" + p.no_proxy_source + "), ") +
                         "this machine, the container's agent, instance metadata");
   }

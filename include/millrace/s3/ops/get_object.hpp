@@ -17,6 +17,7 @@
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/retry/request_rate.hpp>
 #include <millrace/s3/error.hpp>
+#include <millrace/s3/ops/object_checksum.hpp>
 #include <millrace/s3/ops/objects.hpp>
 #include <millrace/s3/ops/send.hpp>
 #include <millrace/s3/session.hpp>
@@ -26,17 +27,10 @@
 namespace millrace::s3::detail {
 
 /// Whether a composite checksum can be compared with the bytes of an object of `size` bytes: whether its upload had
-/// parts of one size, as far as the first and their number tell.
+/// parts of one size, as far as the first and their number tell. Throws changed_error where the object is no longer the
+/// version `etag`.
 MILLRACE_COROUTINE task<bool> find_parts(const session& s, body_checksum& sum, std::string bucket, std::string key,
                                          std::string etag, std::uint64_t size);
-
-/// Whether the parts of the upload are really those of find_parts(): each is checked before damage is reported.
-/// Both throw changed_error where the object is no longer the version `etag`.
-MILLRACE_COROUTINE task<bool> parts_alike(const session& s, const body_checksum& sum, std::string bucket,
-                                          std::string key, std::string etag);
-
-/// Logs, once, that the store calls a CRC-32 a CRC-32C.
-void note_misnamed(executor& ex, const session& s, const std::string& bucket);
 
 /// The download of one part of an object, over as many answers as it takes. Every answer but the first continues at the
 /// next byte, in the same memory, and only if it is of the same version.
@@ -52,6 +46,7 @@ class part_download {
     explicit attempt(part_download& d) noexcept : download_(&d) {}
     MILLRACE_COROUTINE task<object_part> operator()() const;
     bool progressed() const noexcept { return download_->progressed_; }
+    void go_elsewhere() const noexcept { download_->op_.elsewhere = true; }
     /// The one that each attempt passes.
     millrace::detail::request_gate& gate(executor& ex) const;
 
@@ -132,31 +127,6 @@ MILLRACE_COROUTINE task<object_part> get_object_range(std::shared_ptr<const sess
 /// Size and ETag of an object.
 MILLRACE_COROUTINE task<object_info> head_object(std::shared_ptr<const session> s, std::string bucket, std::string key);
 
-/// The checksum that a store keeps of an object, to compare with the bytes of all its parts: see checksum_of(). For one
-/// loop.
-class object_checksum {
- public:
-  object_checksum(std::shared_ptr<const session> s, std::string bucket, std::string key, std::string etag,
-                  detail::body_checksum sum);
-
-  /// The version that it is of; may be empty.
-  const std::string& etag() const noexcept { return etag_; }
-
-  /// The next bytes of the object, in order. Their CRC is not computed again where `crc` is that (object_part::crc).
-  void add(const bytes& data, const running_crc& crc) { sum_.add(data.view(), crc); }
-
-  /// After all bytes have been added: throws checksum_error if they are not those of the store. The error has
-  /// `delivered`. The object must outlive the task.
-  MILLRACE_COROUTINE task<void> compare(std::uint64_t delivered);
-
- private:
-  const std::shared_ptr<const session> session_;
-  const std::string bucket_;
-  const std::string key_;
-  const std::string etag_;
-  detail::body_checksum sum_;
-};
-
 namespace detail {
 
 struct declared_checksum {
@@ -169,7 +139,7 @@ struct declared_checksum {
 
 /// Requests, by a HEAD, the checksum that the store keeps of an object, of the version `if_match` if that is not empty.
 /// Null if there is nothing to compare its bytes with: no checksum; one of an upload whose parts differ in size; a
-/// store that does not serve HEAD (405, 501).
+/// store that refuses HEAD (4xx, 501), which one log line reports. Other errors say that they are of this HEAD.
 MILLRACE_COROUTINE task<std::unique_ptr<object_checksum>> checksum_of(std::shared_ptr<const session> s,
                                                                       std::string bucket, std::string key,
                                                                       std::string if_match);

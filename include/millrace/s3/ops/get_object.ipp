@@ -31,6 +31,10 @@
 
 namespace millrace::s3::detail {
 
+/// What turns off that the store is asked for checksums.
+inline constexpr const char* checksum_setting =
+    "AWS_RESPONSE_CHECKSUM_VALIDATION=when_required, or config_options::validate_checksums, leaves that out";
+
 MILLRACE_COROUTINE task<object_info> told_once(const session& s, const operation& op) {
   http::body_options none;
   http::exchange x = co_await send(s, op, std::move(none));
@@ -44,9 +48,9 @@ MILLRACE_COROUTINE task<object_info> told_once(const session& s, const operation
 /// Throws changed_error unless the object is still the version `etag`.
 MILLRACE_COROUTINE task<void> require_version(const session& s, std::string bucket, std::string key,
                                               const std::string& etag) {
-  const operation op("HEAD", std::move(bucket), std::move(key));
+  operation op("HEAD", std::move(bucket), std::move(key));
   auto attempt = [&] { return told_once(s, op); };
-  const object_info now = co_await with_retries<object_info>(s, attempt);
+  const object_info now = co_await with_retries<object_info>(s, op, attempt);
   if (!now.etag.empty() && millrace::detail::same_etag(now.etag, etag)) co_return;
   throw millrace::detail::version_changed(etag, now.etag, op.at());
 }
@@ -62,7 +66,7 @@ MILLRACE_COROUTINE task<std::uint64_t> upload_part_size(const session& s, std::s
   bool conditional = !s.parts_have_etags() && add_condition(ex, s, op, etag);
   for (;;) {
     try {
-      const object_info part = co_await with_retries<object_info>(s, attempt);
+      const object_info part = co_await with_retries<object_info>(s, op, attempt);
       co_return part.size;
     } catch (const error& e) {
       const int status = e.status();
@@ -172,7 +176,11 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
     result.again = damaged_.has_value();
     result.whole = whole_;
     co_return result;
-  } catch (const error&) {
+  } catch (error& e) {
+    const bool odd = e.status() == 400 || e.status() == 501;
+    if (odd && op_.fields.find("x-amz-checksum-mode") != nullptr) {
+      e.add_note(std::string("asked with x-amz-checksum-mode; ") + checksum_setting);
+    }
     why = std::current_exception();
     if (partial_.filled != before) sound = false;  // a success that was refused: its body lies among the bytes
   } catch (const http::error& e) {
@@ -400,38 +408,16 @@ MILLRACE_COROUTINE_BODY task<object_part> get_object_range(std::shared_ptr<const
   // No range of an empty object can be satisfied (RFC 9110, 14.1.2): ask for it as a whole.
   complete.range.reset();
   auto empty = [&] { return detail::get_empty_once(*s, complete); };
-  object_part part = co_await with_retries<object_part>(*s, empty);
+  object_part part = co_await with_retries<object_part>(*s, complete, empty);
   co_return part;
 }
 
 MILLRACE_COROUTINE_BODY task<object_info> head_object(std::shared_ptr<const session> s, std::string bucket,
                                                       std::string key) {
-  const operation op("HEAD", std::move(bucket), std::move(key));
+  operation op("HEAD", std::move(bucket), std::move(key));
   auto attempt = [&] { return detail::head_once(*s, op); };
-  object_info info = co_await with_retries<object_info>(*s, attempt);
+  object_info info = co_await with_retries<object_info>(*s, op, attempt);
   co_return info;
-}
-
-MILLRACE_INLINE object_checksum::object_checksum(std::shared_ptr<const session> s, std::string bucket, std::string key,
-                                                 std::string etag, detail::body_checksum sum)
-    : session_(std::move(s)),
-      bucket_(std::move(bucket)),
-      key_(std::move(key)),
-      etag_(std::move(etag)),
-      sum_(std::move(sum)) {}
-
-MILLRACE_COROUTINE_BODY task<void> object_checksum::compare(std::uint64_t delivered) {
-  const bool matches = sum_.matches();
-  if (sum_.misnamed()) detail::note_misnamed(co_await this_executor(), *session_, bucket_);
-  if (matches) co_return;
-  if (sum_.parts() > 0) {
-    const bool alike = co_await detail::parts_alike(*session_, sum_, bucket_, key_, etag_);
-    if (!alike) co_return;  // it is of parts with other ends
-  }
-  std::string reason = "the bytes do not have the " + std::string(sum_.name()) + " of the object";
-  if (delivered > 0) reason += "; " + std::to_string(delivered) + " of them were delivered before this was known";
-  throw checksum_error(std::move(reason), where{"s3://" + bucket_ + "/" + key_, std::nullopt, std::string()},
-                       delivered);
 }
 
 }  // namespace millrace::s3
@@ -449,6 +435,17 @@ MILLRACE_COROUTINE task<declared_checksum> checksum_once(const session& s, const
   co_return std::move(result);
 }
 
+/// Logs, once, that objects of a store are read without a comparison, since it refuses to tell their checksums.
+MILLRACE_INLINE void note_unchecked(executor& ex, const session& s, const std::string& bucket, const error& why) {
+  std::string status = std::to_string(why.status());
+  if (!why.code().empty()) status += " " + why.code();
+  const std::string host = endpoint(s.for_bucket(bucket), bucket).host();
+  const std::string line = "millrace: " + host + " refuses HEAD of objects in " + bucket + " (" + status +
+                           "): what is read whole is not compared with the checksums that it keeps; " +
+                           checksum_setting;
+  if (millrace::detail::first_time(line)) millrace::detail::log_line(ex, line);
+}
+
 }  // namespace millrace::s3::detail
 
 namespace millrace::s3 {
@@ -462,18 +459,30 @@ MILLRACE_COROUTINE_BODY task<std::unique_ptr<object_checksum>> checksum_of(std::
   operation unconditional = op;
   const bool conditional = detail::add_condition(ex, *s, op, if_match);
   auto attempt = [&] { return detail::checksum_once(*s, op); };
+  const std::string note = std::string("asked for its checksum, by a HEAD; ") + detail::checksum_setting;
   detail::declared_checksum declared;
   bool unmatched = false;
   try {
-    declared = co_await with_retries<detail::declared_checksum>(*s, attempt);
-  } catch (const error& e) {
+    declared = co_await with_retries<detail::declared_checksum>(*s, op, attempt);
+  } catch (error& e) {
     unmatched = e.status() == 412 && conditional;
-    if (!unmatched && e.status() != 405 && e.status() != 501) throw;
+    const bool refused = e.status() / 100 == 4 && classify(e.status(), e.code()) != retry_class::transient;
+    if (!unmatched && !refused && e.status() != 501) {
+      e.add_note(note);
+      throw;
+    }
+    if (!unmatched) {
+      detail::note_unchecked(ex, *s, bucket, e);
+      co_return nullptr;
+    }
+  } catch (http::error& e) {
+    e.add_note(note);
+    throw;
   }
   if (unmatched) {
     op = std::move(unconditional);
     try {
-      declared = co_await with_retries<detail::declared_checksum>(*s, attempt);
+      declared = co_await with_retries<detail::declared_checksum>(*s, op, attempt);
     } catch (const error& e) {
       if (e.status() != 412) throw;  // without a condition: the ETag is not known
     }

@@ -38,7 +38,7 @@ std::optional<std::string> split_point(std::string_view prefix, std::string_view
 /// ListObjectsV2, so that any key can be listed (encoding-type=url). A page that fails is retried; a listing that is
 /// truncated, repeats itself, or has more than `most_empty` pages in a row without a key is an s3::error; no object at
 /// all is a configuration_error, as a glob() that matches nothing is. A key that comes twice is given once, and
-/// rolled-up prefixes, which nobody asked for, are left out; one log line reports each of these.
+/// rolled-up prefixes, which were not asked for, are left out; one log line reports each of these.
 ///
 /// The first page comes when the first item is requested, and more when that does not suffice. From then on up to
 /// list_options::ranges ranges of the keys are listed side by side (start-after), up to 64,000 keys ahead of the

@@ -249,7 +249,8 @@ class split_listing {
   std::size_t workers_ = 0;
   bool lists_again_ = false;
   notifier changed_;
-  std::unique_ptr<key_range> begin_;  // of the listing, once another range is given; its keys after its end, and its token
+  /// The first range, once another one is given: its keys after its end, and its token.
+  std::unique_ptr<key_range> begin_;
   std::unique_ptr<key_range> first_ = std::make_unique<key_range>(std::string(), std::nullopt, false);
 };
 
@@ -263,12 +264,8 @@ MILLRACE_COROUTINE_BODY task<list_page> split_listing::page_of(key_range& r) {
   } else if (!r.after.empty()) {
     text::append_query_parameter(op.query, "start-after", r.after);
   }
-  bool first = true;
-  auto attempt = [&] {
-    op.new_connection = !std::exchange(first, false);  // the way may be why the last one could not be read
-    return list_once(*session_, op);
-  };
-  list_page page = co_await with_retries<list_page>(*session_, attempt);
+  auto attempt = [&] { return list_once(*session_, op); };
+  list_page page = co_await with_retries<list_page>(*session_, op, attempt);
   r.check(page, most_empty_, op, prefix_);
   co_return std::move(page);
 }

@@ -164,7 +164,7 @@ MILLRACE_COROUTINE task<std::string> require_stored(const session& s, std::strin
   auto attempt = [&] { return fields_once(s, op); };
   http::response_head there;
   try {
-    there = co_await with_retries<http::response_head>(s, attempt);
+    there = co_await with_retries<http::response_head>(s, op, attempt);
   } catch (const millrace::error& e) {
     refused.add_note("an earlier attempt may have stored it, which HEAD does not tell: " + e.reason());
   }
@@ -186,7 +186,7 @@ MILLRACE_COROUTINE_BODY task<std::string> store_whole(std::shared_ptr<const sess
   auto attempt = [&] { return noting_doubt(store_once(*s, op), &doubt); };
   std::optional<error> refused;
   try {
-    stored_part stored = co_await with_retries<stored_part>(*s, attempt);
+    stored_part stored = co_await with_retries<stored_part>(*s, op, attempt);
     co_return std::move(stored.etag);
   } catch (const error& e) {
     if (!plan.only_new || !doubt || e.status() != 412) throw;
@@ -212,7 +212,7 @@ MILLRACE_COROUTINE_BODY task<stored_part> store_part(std::shared_ptr<const sessi
   op.body = std::move(chunk.data);
   if (checksums) add_checksum(op, crc32c_value(op.body.view()));
   auto attempt = [&] { return store_once(*s, op); };
-  stored_part stored = co_await with_retries<stored_part>(*s, attempt);
+  stored_part stored = co_await with_retries<stored_part>(*s, op, attempt);
   stored.number = chunk.number;
   co_return stored;
 }
@@ -224,7 +224,7 @@ MILLRACE_COROUTINE_BODY task<std::string> create_upload(std::shared_ptr<const se
   add_fields(op, plan.fields);
   if (plan.checksums) op.fields.add("x-amz-checksum-algorithm", "CRC32C");
   auto attempt = [&] { return ask_once(*s, op, "UploadId"); };
-  std::string id = co_await with_retries<std::string>(*s, attempt);
+  std::string id = co_await with_retries<std::string>(*s, op, attempt);
   co_return id;
 }
 
@@ -240,7 +240,7 @@ MILLRACE_COROUTINE_BODY task<std::string> complete_upload(std::shared_ptr<const 
   auto attempt = [&] { return noting_doubt(ask_once(*s, op, "ETag"), &doubt); };
   std::optional<error> refused;
   try {
-    std::string etag = co_await with_retries<std::string>(*s, attempt);
+    std::string etag = co_await with_retries<std::string>(*s, op, attempt);
     co_return millrace::detail::quoted_etag(etag);  // Ceph writes none
   } catch (const error& e) {
     const bool gone = e.code() == "NoSuchUpload";  // libcurl may have repeated the request by itself
@@ -259,7 +259,7 @@ MILLRACE_COROUTINE_BODY task<void> abort_upload(std::shared_ptr<const session> s
   text::append_query_parameter(op.query, "uploadId", id);
   auto attempt = [&] { return discard_once(*s, op); };
   try {
-    co_await with_retries<void>(*s, attempt);
+    co_await with_retries<void>(*s, op, attempt);
   } catch (const error& e) {
     if (e.code() != "NoSuchUpload") throw;
   }
@@ -276,10 +276,10 @@ MILLRACE_COROUTINE_BODY task<std::string> put_object(std::shared_ptr<const sessi
 }
 
 MILLRACE_COROUTINE_BODY task<void> create_bucket(std::shared_ptr<const session> s, std::string bucket) {
-  const operation op("PUT", std::move(bucket), std::string());
+  operation op("PUT", std::move(bucket), std::string());
   auto attempt = [&] { return detail::discard_once(*s, op); };
   try {
-    co_await with_retries<void>(*s, attempt);
+    co_await with_retries<void>(*s, op, attempt);
   } catch (const error& e) {
     if (e.code() != "BucketAlreadyOwnedByYou") throw;
   }
@@ -287,10 +287,10 @@ MILLRACE_COROUTINE_BODY task<void> create_bucket(std::shared_ptr<const session> 
 
 MILLRACE_COROUTINE_BODY task<void> remove_object(std::shared_ptr<const session> s, std::string bucket,
                                                   std::string key) {
-  const operation op("DELETE", std::move(bucket), std::move(key));
+  operation op("DELETE", std::move(bucket), std::move(key));
   auto attempt = [&] { return detail::discard_once(*s, op); };
   try {
-    co_await with_retries<void>(*s, attempt);
+    co_await with_retries<void>(*s, op, attempt);
   } catch (const error& e) {
     if (e.code() != "NoSuchKey") throw;  // S3 answers 204; some stores say that it was not there
   }

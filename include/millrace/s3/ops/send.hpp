@@ -54,9 +54,9 @@ millrace::detail::request_gate* gate_of_attempt(executor& ex, const session& s, 
 ///
 /// Pauses are those of the executor's clock. If an attempt has a member progressed() that is true after a failure, it
 /// has received a good part of the answer and the next call continues from there: it does not count as an attempt (its
-/// cost does). One with a member gate(executor&) passes that request_gate each time; in the adaptive mode the others
-/// pass the endpoint's. The callable lives in the coroutine. Dropping the task drops the attempt, or the pause, where
-/// it stands.
+/// cost does). A member go_elsewhere() is called before a transient failure is tried again. One with a member
+/// gate(executor&) passes that request_gate each time; in the adaptive mode the others pass the endpoint's. The
+/// callable lives in the coroutine. Dropping the task drops the attempt, or the pause, where it stands.
 template <class T, class Attempt>
 task<T> with_retries(const session& s, Attempt attempt) {
   retry_policy policy(s.retries(), s.quota());
@@ -104,6 +104,9 @@ task<T> with_retries(const session& s, Attempt attempt) {
     if constexpr (requires { attempt.progressed(); }) {
       if (attempt.progressed()) policy.made_progress();
     }
+    if constexpr (requires { attempt.go_elsewhere(); }) {
+      if (failed.what == retry_class::transient) attempt.go_elsewhere();
+    }
     const std::optional<duration> pause = policy.after_failure(failed, s.jitter());
     if (!pause) std::rethrow_exception(why);
     millrace::detail::count_retry(ex, failed.what == retry_class::throttling, why);
@@ -125,9 +128,35 @@ class operation {
   std::optional<http::byte_range> range;
   bytes body;
   bool new_connection = false;  ///< what came over an open one was damaged
+  bool elsewhere = false;       ///< it is tried again: over a new connection, to another address
 
   where at() const;
 };
+
+namespace detail {
+
+/// Attempts at `op`, which goes elsewhere when one has failed.
+template <class Attempt>
+class attempts_at {
+ public:
+  attempts_at(operation& op, Attempt attempt) : op_(&op), attempt_(std::move(attempt)) {}
+  auto operator()() { return attempt_(); }
+  void go_elsewhere() { op_->elsewhere = true; }
+
+ private:
+  operation* op_;
+  Attempt attempt_;
+};
+
+}  // namespace detail
+
+/// with_retries() of an attempt at `op`, which must outlive the task: what is tried again after a transient failure has
+/// a new connection, to another address of the host if there is one whose latest request has not failed.
+template <class T, class Attempt>
+task<T> with_retries(const session& s, operation& op, Attempt attempt) {
+  detail::attempts_at<Attempt> each(op, std::move(attempt));
+  return with_retries<T>(s, std::move(each));
+}
 
 namespace detail {
 

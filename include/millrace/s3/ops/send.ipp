@@ -86,6 +86,7 @@ MILLRACE_INLINE http::request signed_request(executor& ex, const session& s, con
   r.range = op.range;
   r.body = op.body;
   r.new_connection = op.new_connection;
+  r.elsewhere = op.elsewhere;
   r.fields = op.fields;
   if (op.range) r.fields.add("range", op.range->header_value());
   if (s.base().requester_pays) r.fields.add("x-amz-request-payer", "requester");
@@ -154,13 +155,17 @@ MILLRACE_INLINE const char* code_of_head(int status, bool of_bucket) noexcept {
 }
 
 /// The message for an answer without an error document of S3: a HEAD's, a proxy's page.
-MILLRACE_INLINE std::string words_without_document(const http::request& asked, int status, std::string_view body) {
+MILLRACE_INLINE std::string words_without_document(const http::exchange& x, int status, std::string_view body) {
+  const http::request& asked = x.asked();
   const std::string words = http::first_words(body, asked);
-  std::string not_s3 = "the answer is not S3's (" + http::displayed_server(asked.url) + ")";
+  const std::string proxy = x.proxy();
+  const std::string through = proxy.empty() ? "" : ", through the proxy " + proxy;
+  std::string not_s3 = "the answer is not S3's (" + http::displayed_server(asked.url) + through + ")";
   if (status / 100 == 2) {
     return not_s3 + ": status " + std::to_string(status) + ", no field of S3's" + (words.empty() ? "" : ": ") + words;
   }
   if (!words.empty()) return not_s3 + ": " + words;
+  if (!proxy.empty()) return not_s3;
   switch (status) {
     case 403:
       return "Forbidden";
@@ -190,7 +195,8 @@ MILLRACE_COROUTINE_BODY task<error> refusal(const session& s, const operation& o
   }
   error_document document = error_document::parse(text).value_or(error_document());
   if (op.method == "HEAD" && is_from_s3(head)) document.code = code_of_head(head.status, op.key.empty());
-  if (document.code.empty()) document.message = words_without_document(x.asked(), head.status, text);
+  if (document.code.empty()) document.message = words_without_document(x, head.status, text);
+  if (op.method == "HEAD" && document.message.empty()) document.message = "the answer to a HEAD has no text";
   if (document.request_id.empty()) {
     if (const std::string* id = head.fields.find("x-amz-request-id")) document.request_id = *id;
   }
@@ -241,6 +247,7 @@ MILLRACE_COROUTINE_BODY task<http::exchange> send(const session& s, const operat
   const http::response_head& head = co_await x.head();
   if (!detail::is_answer(op, head)) {
     error refused = co_await detail::refusal(s, op, x, head);
+    if (head.status == 503 && classify(503, refused.code()) == retry_class::transient) x.blame("status 503");
     if (classify(refused.status(), refused.code()) == retry_class::expired) s.provider().refused(who);
     // The answer to a HEAD cannot say that the token has expired; that to a GET would.
     const bool unsaid = op.method == "HEAD" && refused.status() == 400 && refused.code().empty();
