@@ -118,11 +118,6 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::attempt::operator()() c
   return download_->as_many_as_it_takes();
 }
 
-MILLRACE_INLINE millrace::detail::request_gate& part_download::attempt::gate(executor& ex) const {
-  const part_download& d = *download_;
-  return gate_of(ex, d.session_.base().endpoint_url, d.op_.bucket, d.op_.key);
-}
-
 MILLRACE_COROUTINE_BODY task<object_part> part_download::as_many_as_it_takes() {
   for (;;) {
     try {
@@ -143,14 +138,16 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
   std::exception_ptr why;
   std::optional<object_info> known;
   bool sound = true;  // what has come so far may be kept
+  millrace::detail::request_gate::turn turn;
   try {
-    const time_point asked = ex.now();
     http::body_options body = memory();
-    http::exchange x = co_await send(session_, op_, std::move(body));
+    http::exchange x = co_await send(session_, op_, std::move(body), &turn);
     sound = false;
     const http::response_head& head = co_await x.head();
     object_part result;
-    result.first_byte = ex.now() - asked;
+    result.first_byte = ex.now() - turn.begun;
+    result.held = turn.begun - held_since_.value_or(turn.asked);
+    held_since_.reset();
     if (whole_ && !sized_ && !op_.range && (!head.length || *head.length > length_ || head.etag().empty())) {
       whole_ = false;  // what has no ETag may be a proxy's page: the answer to a range cannot be one
       co_return result;
@@ -170,8 +167,9 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
     result.again = damaged_.has_value();
     result.whole = whole_;
     co_return result;
-  } catch (const error&) {
+  } catch (const error& e) {
     why = std::current_exception();
+    if (classify(e.status(), e.code()) == retry_class::throttling && !held_since_) held_since_ = turn.asked;
   } catch (const http::error& e) {
     why = std::current_exception();
     if (e.kind() != http::failure::broken && e.kind() != http::failure::timeout && partial_.filled != before) {
