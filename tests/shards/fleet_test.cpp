@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/fleet.hpp"
+#include <millrace/shards/fetch.hpp>
 
 #include <chrono>
+#include <string>
 
 #include <millrace/base/units.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/fleet.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
@@ -18,9 +20,9 @@ namespace {
 
 void check(const char* cell, const fleet_options& o) {
   const fleet_result r = run_fleet(o);
-  INFO(cell << ": " << o.ranks << " ranks at " << 1e-6 * o.demand << " MB/s: goodput " << r.goodput << ", Jain " << r.jain
-            << ", refused " << r.refused << ", parts of " << r.mean_part / static_cast<double>(MiB) << " MiB, dead "
-            << r.dead << " " << r.why);
+  INFO(cell << ": " << o.ranks << " ranks at " << 1e-6 * o.demand << " MB/s: goodput " << r.goodput << ", Jain "
+            << r.jain << ", refused " << r.refused << ", parts of " << r.mean_part / static_cast<double>(MiB)
+            << " MiB, dead " << r.dead << " " << r.why);
   CHECK(r.dead == 0);
   CHECK(r.goodput >= 0.9);
   CHECK(r.jain >= 0.95);

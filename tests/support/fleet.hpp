@@ -114,7 +114,9 @@ class store_model {
     return std::max({now + bytes / connection, host, sent_});
   }
 
-  double refused() const { return static_cast<double>(refused_) / static_cast<double>(std::max<std::uint64_t>(counted_, 1)); }
+  double refused() const {
+    return static_cast<double>(refused_) / static_cast<double>(std::max<std::uint64_t>(counted_, 1));
+  }
   double mean_part() const { return bytes_ / static_cast<double>(std::max<std::uint64_t>(parts_, 1)); }
   std::uint64_t requests = 0;
   std::uint64_t first_second = 0;

@@ -6,8 +6,8 @@
 
 namespace millrace {
 
-/// The numbers of the "standard" retry mode of the AWS SDKs, as revised in 2026, and patience with a store that asks for
-/// fewer requests. classic() has the numbers of before.
+/// The numbers of the "standard" retry mode of the AWS SDKs, as revised in 2026, and patience with a store that asks
+/// for fewer requests. classic() has the numbers of before.
 struct retry_options {
   int max_attempts = 3;                                ///< the first try counts
   duration base = duration(50'000'000);                ///< first pause, doubled with every further one

@@ -123,7 +123,7 @@ class read_controller {
   bool measured_ = false;
   double object_ = 0;    // the mean size of objects, where most reads are of whole ones; 0: longer than any part
   time_point latest_{};  // read that finished
-  bool scarce_ = false;    // requests have been held back
+  bool scarce_ = false;  // requests have been held back
   time_point held_back_{};
   // The interval.
   bool begun_ = false;

@@ -82,7 +82,9 @@ MILLRACE_INLINE void read_controller::aim(double rate) noexcept {
 MILLRACE_INLINE std::size_t read_controller::shortest() const noexcept {
   if (!scarce_) return bounds_.shortest;
   std::size_t least = bounds_.longest;
-  for (duration quiet = latest_ - held_back_; quiet >= patient && least > bounds_.shortest; quiet -= patient) least /= 2;
+  for (duration since = latest_ - held_back_; since >= patient && least > bounds_.shortest; since -= patient) {
+    least /= 2;
+  }
   return std::max(least, bounds_.shortest);
 }
 

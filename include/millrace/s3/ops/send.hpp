@@ -105,7 +105,7 @@ class operation {
   std::optional<http::byte_range> range;
   bytes body;
   bool new_connection = false;  ///< what came over an open one was damaged
-  std::string prefix;  ///< of the keys that a request for the bucket itself is about: it goes by their gate
+  std::string prefix;           ///< of the keys that a request for the bucket itself is about: it goes by their gate
 
   where at() const;
 };
@@ -123,8 +123,8 @@ class loop_signer final : public executor_service {
   signer signer_;
 };
 
-/// The gate of `ex` for requests like `op`. S3 counts requests by prefix: the first component of the key is the one that
-/// a data set has to itself. It counts those that write apart from those that read.
+/// The gate of `ex` for requests like `op`. S3 counts requests by prefix: the first component of the key is the one
+/// that a data set has to itself. It counts those that write apart from those that read.
 std::shared_ptr<millrace::detail::request_gate> gate_of(executor& ex, const session& s, const operation& op);
 
 /// Signs `op` for this moment, with credentials of one snapshot.
