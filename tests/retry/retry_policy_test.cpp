@@ -115,6 +115,7 @@ TEST_CASE("the standard mode decides as the AWS SDKs do", "[s3][retry]") {
       table_row row;
       row.options = classic ? millrace::retry_options::classic() : millrace::retry_options();
       row.options.max_attempts = std::atoi(c[2].c_str());
+      row.options.patience = millrace::duration(0);
       if (c[3].find("throttling") != std::string::npos) {
         row.options.throttling_base = delay_of(c[3]);
       } else if (c[3] != "-") {
@@ -142,6 +143,25 @@ TEST_CASE("what can be mended is tried again at once, each kind once", "[s3][ret
     CHECK_FALSE(policy.after_failure(failed, 1.0).has_value());
   }
   CHECK(policy.attempts() == 1);
+}
+
+TEST_CASE("a store that asks for fewer requests is waited for, by time alone", "[s3][retry]") {
+  millrace::retry_quota quota(500, 0);  // nothing left for failures
+  millrace::retry_policy policy(millrace::retry_options(), quota);
+  millrace::failed_attempt failed;
+  failed.what = millrace::retry_class::throttling;
+  const millrace::time_point began(millrace::duration(5'000'000'000));
+  const auto after = [&](double seconds) {
+    failed.now = began + millrace::duration(static_cast<std::int64_t>(1e9 * seconds));
+    return policy.after_failure(failed, 1.0);
+  };
+  for (int i = 0; i < 599; ++i) CHECK(after(i) == millrace::duration(1'000'000'000));
+  CHECK(after(599.5) == millrace::duration(500'000'000));
+  CHECK_FALSE(policy.out_of_patience());
+  CHECK_FALSE(after(600).has_value());
+  CHECK(policy.out_of_patience());
+  CHECK(policy.attempts() == 1);
+  CHECK(quota.tokens() == 0);
 }
 
 TEST_CASE("pauses are jittered and never overflow", "[s3][retry]") {

@@ -125,6 +125,28 @@ TEST_CASE("the pause that the store names is kept, within five seconds of ours",
   CHECK(run(*s, {refused(503, "SlowDown")}).elapsed <= 1s);
 }
 
+TEST_CASE("a store that asks for fewer requests is waited for until the patience is at its end", "[s3][retry]") {
+  const auto s = session_of(2);
+  const outcome o = run(*s, script(500, refused(503, "SlowDown")));
+  CHECK(o.succeeded);
+  CHECK(o.calls == 501);
+  script mixed(20, refused(429, ""));
+  mixed.insert(mixed.begin() + 7, refused(500, "InternalError"));
+  CHECK(run(*s, mixed).succeeded);
+  mixed.insert(mixed.begin() + 9, refused(500, "InternalError"));
+  CHECK(run(*s, mixed).calls == 10);
+  CHECK(s->quota().tokens() <= retry_options().quota);
+  const outcome never = run(*s, script(100'000, refused(503, "SlowDown")));
+  CHECK_FALSE(never.succeeded);
+  CHECK(never.elapsed >= 600s);
+  CHECK(never.elapsed < 602s);
+  CHECK(never.what.find("503 SlowDown") != std::string::npos);
+  CHECK(never.what.find("for 600 s") != std::string::npos);
+  retry_options hasty;
+  hasty.patience = 0s;
+  CHECK(run(*session_of(2, hasty), script(5, refused(503, "SlowDown"))).calls == 2);
+}
+
 TEST_CASE("pauses are those of the configuration", "[s3][retry]") {
   retry_options quick;
   quick.base = 1us;

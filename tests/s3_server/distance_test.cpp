@@ -104,4 +104,33 @@ TEST_CASE("one request too many at a time is refused with SlowDown") {
   CHECK(second.ask("GET /b/k").status == 200);
 }
 
+TEST_CASE("each prefix has a bucket of tokens, filled at the rate of requests that the store takes") {
+  s3_server::distance away;
+  away.reads_each_second = 50;
+  away.writes_each_second = 10;
+  away.burst = 0.1;
+  s3_server::background server(far(away));
+  for (const char* key : {"train/k", "train/l", "test/k"}) server.put("b", key, std::string("12345"));
+  raw_client client(server.port());
+  const auto taken = [&](const std::string& request) {
+    int n = 0;
+    for (int i = 0; i < 200; ++i) {
+      const auto answer = client.ask(request);
+      if (answer.status / 100 == 2) {
+        ++n;
+      } else {
+        CHECK(answer.status == 503);
+      }
+    }
+    return n;
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  int reads = taken("GET /b/train/k") + taken("GET /b/train/l");  // of one bucket
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  CHECK(reads >= 5);
+  CHECK(reads <= 6 + 50 * took.count());
+  CHECK(taken("GET /b/test/k") >= 5);  // of another
+  CHECK(taken("DELETE /b/train/none") <= 1);
+}
+
 }  // namespace

@@ -3,6 +3,7 @@
 
 // The code of docs/guide/failures.md.
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -51,8 +52,8 @@ mill::s3::client client_of(const std::string& endpoint) {
   mill::s3::config_options o;
   o.endpoint = endpoint;
   o.region = "us-east-1";
-  o.max_attempts = 5;                          // the first try counts; 3 unless told otherwise
-  o.retries = mill::s3::retry_mode::adaptive;  // "slow down" holds back all requests, not only reads
+  o.max_attempts = 5;                           // the first try counts; 3 unless told otherwise
+  o.retry.patience = std::chrono::minutes(30);  // with a store that asks for fewer requests; 10 unless told otherwise
   return mill::s3::client(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
 }
 // end client

@@ -2,114 +2,105 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <memory>
 #include <string>
-#include <utility>
 
-#include <millrace/base/aimd_limit.hpp>
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
-#include <millrace/base/wait_list.hpp>
 #include <millrace/coro/executor.hpp>
-#include <millrace/coro/promise_base.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/sync/semaphore.hpp>
 
 namespace millrace::detail {
 
-/// Holds requests back while the store asks for fewer: an aimd_limit on how many are under way, first in, first out.
-/// For the coroutines of one executor. Must outlive its waiters and passes.
+/// How many requests of a client may begin in a second, where a store refuses some of them: additive increase,
+/// multiplicative decrease (Chiu and Jain 1989).
 ///
-///     request_gate::pass turn = co_await gate.enter();
+/// No limit until one is refused. Then half of what began in the last second; a client that is refused as it starts
+/// begins at `first_limit`, as all of its fleet do. Each further refusal takes a twentieth, and each success adds
+/// `step`, or `stride` once `quiet` of them have come in a row. So a client is refused more often the more it asks for:
+/// all come to the same rate. A limit of which less than half is used does not grow, and is lifted after 4 * quiet
+/// successes in a row. A burst of refusals counts once: only requests begun after the latest cut do. Reads no clock.
+class request_rate {
+ public:
+  bool limited() const noexcept { return limit_ < std::numeric_limits<double>::infinity(); }
+  /// Requests in a second; infinity where there is no limit.
+  double limit() const noexcept { return limit_; }
+  /// The time at which the next one may begin.
+  time_point next() const noexcept { return next_; }
+  /// One begins.
+  void begun(time_point now) noexcept;
+  /// One has been answered, at `now`.
+  void succeeded(time_point now) noexcept;
+  /// One that began at `begun` is refused. `jitter` is uniform in [0, 1]: clients that are refused together do not go
+  /// on together.
+  void refused(time_point begun, time_point now, double jitter) noexcept;
+
+ private:
+  static constexpr double least = 0.1;  // requests in a second
+  static constexpr double first_limit = 4;
+  static constexpr duration starting = std::chrono::seconds(2);
+  static constexpr double kept = 0.95;
+  static constexpr double step = 0.03;
+  static constexpr double stride = 0.25;
+  static constexpr std::size_t quiet = 60;
+
+  /// Requests that began in the second before `now`, by a count of which a part fades away with time.
+  double recent(time_point now) const noexcept;
+
+  double limit_ = std::numeric_limits<double>::infinity();
+  std::size_t row_ = 0;  // successes since the latest cut
+  time_point cut_{};
+  time_point next_{};
+  double count_ = 0;
+  time_point counted_{};
+  time_point first_{};  // when the first of all began
+};
+
+/// Holds requests back while the store asks for fewer: a request_rate, first in, first out. For the coroutines of one
+/// executor.
+///
+///     const std::shared_ptr<request_gate> gate = request_gates::of(ex).gate(name);
+///     const request_gate::turn turn = co_await gate->enter();
 ///     ...                                               // one request and its answer
-///     turn.succeeded();                                 // or refused()
+///     gate->succeeded(ex.now());                        // or refused()
 ///
-/// Costs a comparison and a counter for each request that need not wait. A coroutine that is dropped while it waits, or
-/// before it has run with its pass, leaves its turn to the next.
+/// A coroutine that is dropped while it waits leaves its turn to the next.
 class request_gate {
  public:
   request_gate() = default;
   request_gate(const request_gate&) = delete;
   request_gate& operator=(const request_gate&) = delete;
 
-  /// One request under way, until it is destroyed. An empty one is for a request without a gate.
-  class pass {
+  class turn {
    public:
-    pass() noexcept = default;
-    pass(pass&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)), generation_(other.generation_) {}
-    pass& operator=(pass&& other) noexcept {
-      std::swap(gate_, other.gate_);
-      std::swap(generation_, other.generation_);
-      return *this;
-    }
-    ~pass() {
-      if (gate_ != nullptr) gate_->leave();
-    }
-    /// The store asked for fewer requests.
-    void refused() noexcept {
-      if (gate_ == nullptr) return;
-      ++gate_->refusals_;
-      gate_->limit_.refused(generation_, gate_->under_way_);
-    }
-    void succeeded() noexcept {
-      if (gate_ != nullptr) gate_->limit_.succeeded();
-    }
-
-   private:
-    friend class request_gate;
-    explicit pass(request_gate& g) noexcept : gate_(&g), generation_(g.limit_.generation()) {}
-    request_gate* gate_ = nullptr;
-    std::uint64_t generation_ = 0;
+    time_point asked{};  ///< when the request came to the gate
+    time_point begun{};  ///< when it may begin: the same, where nothing holds it back
   };
+  /// Waits until the next request may begin. The gate must outlive the task.
+  MILLRACE_COROUTINE task<turn> enter();
+  /// The store has taken a request, by its answer at `now`.
+  void succeeded(time_point now) noexcept { rate_.succeeded(now); }
+  /// The store asked for fewer requests, in its answer to that of `t`. `jitter` as in request_rate.
+  void refused(const turn& t, time_point now, double jitter) noexcept {
+    ++refusals_;
+    rate_.refused(t.begun, now, jitter);
+  }
 
-  class awaiter : public waiter, private waiting_awaiter {
-   public:
-    awaiter(request_gate& g, promise_base& promise) noexcept : waiting_awaiter(promise), gate_(g) {}
-    ~awaiter() {
-      if (granted_) gate_.leave();
-    }
-    bool await_ready() noexcept {
-      if (!gate_.waiters_.empty() || gate_.under_way_ >= gate_.limit()) return false;
-      grant();
-      return true;
-    }
-    void await_suspend(std::coroutine_handle<> handle) noexcept {
-      suspend(handle);
-      gate_.waiters_.push(*this);
-    }
-    pass await_resume() noexcept {
-      granted_ = false;
-      return pass(gate_);
-    }
-
-   private:
-    friend class request_gate;
-    void grant() noexcept {
-      ++gate_.under_way_;
-      granted_ = true;
-    }
-    request_gate& gate_;
-    bool granted_ = false;
-  };
-  using awaitable = awaitable_of<awaiter, request_gate>;
-
-  /// Awaitable for a pass.
-  awaitable enter() noexcept { return awaitable(*this); }
-
-  std::size_t limit() const noexcept { return limit_.limit(); }
-  std::size_t under_way() const noexcept { return under_way_; }
+  const request_rate& rate() const noexcept { return rate_; }
   /// How often the store asked for fewer requests.
   std::uint64_t refusals() const noexcept { return refusals_; }
-  /// Nothing is in flight, waiting or limited: a new gate would be equal.
-  bool idle() const noexcept { return under_way_ == 0 && waiters_.empty() && limit() == aimd_limit::none; }
+  /// Nothing waits and nothing is limited: a new gate would be equal.
+  bool idle() const noexcept { return order_.used() == 0 && !rate_.limited(); }
 
  private:
-  void leave() noexcept;
-
-  aimd_limit limit_;
-  std::size_t under_way_ = 0;
+  request_rate rate_;
   std::uint64_t refusals_ = 0;
-  wait_list<awaiter> waiters_;
+  semaphore order_{1};  // held by the first of those that wait
 };
 
 /// The gates of one executor, by name. Each loop of a group learns from its own refusals.
@@ -119,13 +110,13 @@ class request_gates final : public executor_service {
     return ex.service<request_gates>();
   }
 
-  /// Valid while something of it is in use, and until the next call otherwise: idle ones are forgotten.
-  request_gate& gate(const std::string& name);
+  /// That of this name; idle ones may be forgotten when there are many.
+  std::shared_ptr<request_gate> gate(const std::string& name);
 
   std::size_t size() const noexcept { return gates_.size(); }
 
  private:
-  std::map<std::string, request_gate> gates_;
+  std::map<std::string, std::shared_ptr<request_gate>> gates_;
 };
 
 }  // namespace millrace::detail

@@ -2,26 +2,76 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <map>
+#include <memory>
 #include <string>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/retry/request_rate.hpp>
 
 namespace millrace::detail {
 
-MILLRACE_INLINE void request_gate::leave() noexcept {
-  --under_way_;
-  while (!waiters_.empty() && under_way_ < limit()) {
-    awaiter& a = waiters_.pop();
-    a.grant();
-    a.wake();
+MILLRACE_INLINE double request_rate::recent(time_point now) const noexcept {
+  return count_ * std::exp(-1e-9 * static_cast<double>((now - counted_).count()));
+}
+
+MILLRACE_INLINE void request_rate::begun(time_point now) noexcept {
+  if (count_ == 0) first_ = now;
+  count_ = recent(now) + 1;
+  counted_ = now;
+  next_ = std::max(next_, now) + duration(static_cast<std::int64_t>(1e9 / limit_));
+}
+
+MILLRACE_INLINE void request_rate::refused(time_point begun, time_point now, double jitter) noexcept {
+  if (limited() && begun < cut_) return;
+  const bool starts = now - first_ < starting;
+  limit_ = std::max(least, starts ? first_limit : limited() ? kept * limit_ : recent(now) / 2);
+  row_ = starts ? quiet : 0;  // nothing is known of the store: the limit grows by strides
+  cut_ = now;
+  next_ = now + duration(static_cast<std::int64_t>(1e9 * std::clamp(jitter, 0.0, 1.0) / limit_));
+}
+
+MILLRACE_INLINE void request_rate::succeeded(time_point now) noexcept {
+  if (!limited()) return;
+  ++row_;
+  if (limit_ < 2 * recent(now)) {
+    limit_ += row_ > quiet ? stride : step;
+  } else if (row_ > 4 * quiet) {
+    limit_ = std::numeric_limits<double>::infinity();
   }
 }
 
-MILLRACE_INLINE request_gate& request_gates::gate(const std::string& name) {
-  if (gates_.size() >= 256) std::erase_if(gates_, [](const auto& named) { return named.second.idle(); });
-  return gates_[name];
+MILLRACE_COROUTINE_BODY task<request_gate::turn> request_gate::enter() {
+  executor& ex = co_await this_executor();
+  turn t;
+  t.asked = t.begun = ex.now();
+  semaphore::permit first;
+  if (rate_.limited()) {
+    first = order_.try_acquire();
+    if (!first) {
+      first = co_await order_.acquire();
+      t.begun = ex.now();
+    }
+  }
+  while (rate_.limited() && t.begun < rate_.next()) {
+    co_await sleep_until(rate_.next());
+    t.begun = ex.now();
+  }
+  rate_.begun(t.begun);
+  co_return t;
+}
+
+MILLRACE_INLINE std::shared_ptr<request_gate> request_gates::gate(const std::string& name) {
+  if (gates_.size() >= 256) std::erase_if(gates_, [&](const auto& named) { return named.second->idle(); });
+  std::shared_ptr<request_gate>& found = gates_[name];
+  if (found == nullptr) found = std::make_shared<request_gate>();
+  return found;
 }
 
 }  // namespace millrace::detail

@@ -70,6 +70,7 @@ struct failed_attempt {
   retry_class what = retry_class::permanent;
   bool timed_out = false;                       ///< no answer within the deadline
   std::optional<duration> hint = std::nullopt;  ///< the pause that the store asked for
+  time_point now{};                             ///< when it failed
 };
 
 namespace detail {
@@ -79,6 +80,9 @@ void count_retry(executor& ex, bool throttled, const std::exception_ptr& why) no
 
 /// Decides, for one request, whether to try again and after which pause: exponential backoff with full jitter within
 /// the shared quota.
+///
+/// While the store asks for fewer requests, pauses are of throttling_base each, since a request_gate makes them fewer,
+/// and retry_options::patience is the one bound: attempts and quota are for failures.
 ///
 /// What can be corrected (the region, the clock, the credentials) is tried again at once, each of the three once per
 /// request, outside quota and count. Uses neither a clock nor random numbers; nothing waits here.
@@ -92,7 +96,10 @@ class retry_policy {
 
   /// To be called when an attempt failed that brought a good part of the answer: the count of attempts starts again.
   /// The quota is not refilled.
-  void made_progress() noexcept { attempts_ = 1; }
+  void made_progress() noexcept {
+    attempts_ = 1;
+    refused_since_.reset();
+  }
 
   /// To be called once when the request has succeeded: returns what the last retry took, or one token when there was
   /// none, to the quota.
@@ -103,11 +110,20 @@ class retry_policy {
 
   /// Attempts begun so far that counted, the first one included.
   int attempts() const noexcept { return attempts_; }
+  /// Whether the store has asked for fewer requests for longer than retry_options::patience.
+  bool out_of_patience() const noexcept { return out_of_patience_; }
 
  private:
+  /// The pause where the store asks for fewer requests; nothing: the patience is at its end.
+  std::optional<duration> wait_for_store(const failed_attempt& failed, double jitter) noexcept;
+  /// The pause before retry number `retries`, with jitter.
+  duration pause(duration base, int retries, const failed_attempt& failed, double jitter) const noexcept;
+
   retry_options options_;
   retry_quota* quota_;
   int attempts_ = 1;
+  std::optional<time_point> refused_since_;  // the store has asked for fewer requests
+  bool out_of_patience_ = false;
   int last_cost_ = 0;
   unsigned mended_ = 0;
 };

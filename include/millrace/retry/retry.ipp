@@ -175,21 +175,34 @@ MILLRACE_INLINE std::optional<duration> retry_policy::after_failure(const failed
     case retry_class::throttling:
       break;
   }
-  if (attempts_ >= options_.max_attempts) return std::nullopt;
   const bool throttled = failed.what == retry_class::throttling;
+  if (throttled && options_.patience.count() > 0) return wait_for_store(failed, jitter);
+  if (attempts_ >= options_.max_attempts) return std::nullopt;
   const int cost = throttled          ? options_.throttling_cost
                    : failed.timed_out ? options_.timeout_cost
                                       : options_.retry_cost;
   if (!quota_->take(cost)) return std::nullopt;
   last_cost_ = cost;
-  const duration base = throttled ? options_.throttling_base : options_.base;
-  const int doublings = std::min(attempts_ - 1, 30);
-  ++attempts_;
+  return pause(throttled ? options_.throttling_base : options_.base, attempts_++, failed, jitter);
+}
+
+MILLRACE_INLINE std::optional<duration> retry_policy::wait_for_store(const failed_attempt& failed,
+                                                                     double jitter) noexcept {
+  if (!refused_since_) refused_since_ = failed.now;
+  const duration left = options_.patience - (failed.now - *refused_since_);
+  out_of_patience_ = left.count() <= 0;
+  if (out_of_patience_) return std::nullopt;
+  return std::min(left, pause(options_.throttling_base, 1, failed, jitter));
+}
+
+MILLRACE_INLINE duration retry_policy::pause(duration base, int retries, const failed_attempt& failed,
+                                             double jitter) const noexcept {
   const double longest = static_cast<double>(options_.max_pause.count());
+  const int doublings = std::min(retries - 1, 30);
   const double full = std::min(longest, static_cast<double>(base.count()) * static_cast<double>(1u << doublings));
-  const duration pause = detail::nanoseconds(full * std::clamp(jitter, 0.0, 1.0));
-  if (!failed.hint) return pause;
-  return std::clamp(*failed.hint, pause, detail::added(pause, options_.max_over_hint));
+  const duration ours = detail::nanoseconds(full * std::clamp(jitter, 0.0, 1.0));
+  if (!failed.hint) return ours;
+  return std::clamp(*failed.hint, ours, detail::added(ours, options_.max_over_hint));
 }
 
 }  // namespace millrace

@@ -455,6 +455,7 @@ MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(op
     until_answered.finished(now, {.bytes = p.data.size(),
                                   .first = p.first_byte,
                                   .total = now - asked,
+                                  .held = p.held,
                                   .whole = offset == start_ && o.object.size == p.data.size(),
                                   .waits = consumer_waits_,
                                   .full = full_,

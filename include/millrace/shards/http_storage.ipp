@@ -24,6 +24,7 @@
 #include <millrace/http/redirect.hpp>
 #include <millrace/http/unconditional_hosts.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/retry/request_rate.hpp>
 #include <millrace/retry/retry.hpp>
 #include <millrace/shards/http_storage.hpp>
 #include <millrace/text/entity_tag.hpp>
@@ -50,6 +51,7 @@ class http_download {
   std::string seen;  ///< the ETag that came with what is in `partial`
   std::optional<std::uint64_t> total;  ///< and the size of the object
   std::optional<duration> hint;
+  std::optional<time_point> held_since;  ///< when the first attempt was made that the server refused as one too many
   bool new_connection = false;  ///< and nothing that a cache on the way keeps
   bool elsewhere = false;       ///< tried again: at another address
   std::string remembered;       ///< where another part was redirected to: the present attempt has begun there
@@ -111,10 +113,12 @@ task<storage::part> basic_http_storage<Unused>::read_over(shard object, std::str
       policy.made_progress();
     }
     d.elsewhere = failed.what == retry_class::transient;
+    executor& ex = co_await this_executor();
+    failed.now = ex.now();
     const double jitter = rng(static_cast<std::uint64_t>(monotonic_ns())).uniform();
     const std::optional<duration> pause = policy.after_failure(failed, jitter);
     if (!pause) std::rethrow_exception(why);
-    detail::count_retry(co_await this_executor(), failed.what == retry_class::throttling, why);
+    detail::count_retry(ex, failed.what == retry_class::throttling, why);
     if (pause->count() > 0) co_await sleep_for(*pause);
   }
 }
@@ -151,19 +155,23 @@ task<storage::part> basic_http_storage<Unused>::attempt(const shard& object, det
     }
     body.window = d.slabs.slab_bytes();
     body.resume = &d.partial;
-    const time_point asked = ex.now();
+    const std::shared_ptr<detail::request_gate> gate =
+        detail::request_gates::of(ex).gate(std::string(http::unconditional_hosts::host_of(url)));
+    const detail::request_gate::turn turn = co_await gate->enter();
     http::exchange x(http::engine::of(ex), std::move(r), transport_, std::move(body));
     const http::response_head& head = co_await x.head();
-    const duration first_byte = ex.now() - asked;
+    const duration first_byte = ex.now() - turn.begun;
     const where at{http::displayed(object.url), first, std::string()};
     if (http::is_redirect(head.status)) {
       if (hop >= 5) throw http::error(http::failure::protocol, "too many redirects", at, head.status);
       url = http::redirect_target(url, head, at);
       continue;
     }
+    if (head.status < 300) gate->succeeded(ex.now());
     part result;
     result.etag = head.etag();
     result.first_byte = first_byte;
+    result.held = turn.begun - d.held_since.value_or(turn.asked);
     if (const std::string* encoding = head.fields.find("content-encoding")) result.encoding = *encoding;
     if (head.status == 412 && conditional) {
       d.unconditional = true;  // what the object is now, its answer tells
@@ -177,6 +185,10 @@ task<storage::part> basic_http_storage<Unused>::attempt(const shard& object, det
       co_return std::move(result);
     }
     if (const int status = head.status; status != 200 && status != 206) {
+      if (classify(status, {}) == retry_class::throttling) {
+        gate->refused(turn, ex.now(), rng(static_cast<std::uint64_t>(monotonic_ns())).uniform());
+        if (!d.held_since) d.held_since = turn.asked;
+      }
       d.hint = retry_hint(head.fields, static_cast<std::int64_t>(std::time(nullptr)));
       std::string reason = "the server answered " + std::to_string(head.status);
       if (url != object.url) reason += " at " + http::displayed(url);

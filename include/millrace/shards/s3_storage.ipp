@@ -40,6 +40,7 @@ task<storage::part> basic_s3_storage<Unused>::read_over(shard object, std::strin
     result.again = got.again;
     result.whole = got.whole;
     result.first_byte = got.first_byte;
+    result.held = got.held;
   } catch (const s3::error& e) {
     if (e.status() != 416 || offset == 0 || !etag.empty()) throw;
     throw changed_error("the object changed while it was read: it ends before this byte (" + e.reason() + ")",

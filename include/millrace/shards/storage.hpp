@@ -85,6 +85,7 @@ class storage {
     bool again = false;                  ///< it had come damaged, and was read once more
     bool whole = false;                  ///< the whole object, compared with what check() would compare it with
     duration first_byte{0};              ///< from asking the store to its first byte; 0: not known
+    duration held{0};                    ///< before that, while the store asked for fewer requests
     std::unique_ptr<sequential_rest> rest;         ///< set when the store answered with the whole object instead
   };
 

@@ -38,8 +38,8 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
   const time_point now = here.get_executor().now();
   const bool whole = at == 0 && p.total == p.data.size();
   if (whole || p.data.size() >= std::min<std::size_t>(part, MiB)) {  // not headers
-    request.finished(now, {.bytes = p.data.size(), .first = p.first_byte, .total = now - asked, .whole = whole,
-                           .waits = true});
+    request.finished(now, {.bytes = p.data.size(), .first = p.first_byte, .total = now - asked, .held = p.held,
+                           .whole = whole, .waits = true});
   }
   request.end();
   if (p.total) total_ = p.total;

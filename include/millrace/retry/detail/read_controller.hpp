@@ -60,6 +60,10 @@ class read_controller {
   /// Whether enough reads have finished for requests() and part() to be more than a guess, not too long ago.
   bool has_measured() const noexcept { return state_ != state::learning; }
 
+  /// A read has finished that waited because the store asked for fewer requests: from now on they are fewer and of the
+  /// greatest length. Shorter ones come back slowly.
+  void held_back(time_point now) noexcept;
+
   /// A read of `bytes` has finished at `now`, its first byte `first` and its last `total` after its beginning. It was
   /// one of `in_flight`. `whole`: of a whole object; no part() could have made it longer. For reads of which there
   /// could have been more, if requests() had been larger: what a reader does not ask for says nothing about the store.
@@ -72,9 +76,13 @@ class read_controller {
   static constexpr duration old = std::chrono::minutes(2);
   /// Requests to start with, where what was learnt is old.
   static constexpr double careful = 16;
+  /// So long after held_back() reads may be half as long again.
+  static constexpr duration patient = std::chrono::seconds(10);
 
   enum class state { learning, growing, holding, trying_more, trying_fewer };
 
+  /// How long reads are at least: `longest` after held_back(), a half when that is `patient` ago, then a quarter, ...
+  std::size_t shortest() const noexcept;
   /// Takes the mean size of objects, where nearly all reads of the interval were of whole ones. Returns whether that is
   /// so now and was not before, or the reverse.
   bool learn_size() noexcept;
@@ -115,6 +123,8 @@ class read_controller {
   bool measured_ = false;
   double object_ = 0;    // the mean size of objects, where most reads are of whole ones; 0: longer than any part
   time_point latest_{};  // read that finished
+  bool scarce_ = false;  // requests have been held back
+  time_point held_back_{};
   // The interval.
   bool begun_ = false;
   time_point settled_{};

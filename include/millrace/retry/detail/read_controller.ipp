@@ -70,13 +70,31 @@ MILLRACE_INLINE void read_controller::aim(double rate) noexcept {
     return bytes / (1 + request_cost * bytes / (length(part) * static_cast<double>(bounds_.loops)));
   };
   double best = 0;
-  for (std::size_t p = bounds_.longest; p >= bounds_.shortest; p /= 2) best = std::max(best, brings(p));
+  for (std::size_t p = bounds_.longest; p >= shortest(); p /= 2) best = std::max(best, brings(p));
   std::size_t p = bounds_.longest;
-  while (p / 2 >= bounds_.shortest && (brings(p) < enough * best || rate < finished_in_a_second * length(p))) {
+  while (p / 2 >= shortest() && (brings(p) < enough * best || rate < finished_in_a_second * length(p))) {
     p /= 2;
   }
   part_ = p;
   set_requests(std::max(fewest(), slack * rate / alone(length(p)) + 1));
+}
+
+MILLRACE_INLINE std::size_t read_controller::shortest() const noexcept {
+  if (!scarce_) return bounds_.shortest;
+  std::size_t least = bounds_.longest;
+  for (duration since = latest_ - held_back_; since >= patient && least > bounds_.shortest; since -= patient) {
+    least /= 2;
+  }
+  return std::max(least, bounds_.shortest);
+}
+
+MILLRACE_INLINE void read_controller::held_back(time_point now) noexcept {
+  scarce_ = true;
+  held_back_ = now;
+  if (part_ == bounds_.longest) return;
+  part_ = bounds_.longest;
+  set_requests(wanted_);
+  if (state_ != state::learning) hold(seen_, static_cast<double>(requests_), now);
 }
 
 MILLRACE_INLINE bool read_controller::known_by_too_little() const noexcept {

@@ -70,6 +70,7 @@ class store_host {
   void bound() noexcept;
   void show() noexcept;
   void finished(time_point now, std::size_t bytes, duration first, duration total, bool whole) noexcept;
+  void held_back(time_point now) noexcept;
 
   const std::string name_;
   mutable std::mutex mutex_;
@@ -144,6 +145,7 @@ class host_share {
     std::size_t bytes = 0;
     duration first{0};       ///< to the first byte
     duration total{0};       ///< to the last one
+    duration held{0};        ///< of that, while the store asked for fewer requests
     bool whole = false;      ///< no part() could have made it longer
     bool waits = false;      ///< the reader's consumer waits
     bool full = false;       ///< its room, and nothing else, keeps it from beginning more

@@ -89,6 +89,12 @@ MILLRACE_INLINE void store_host::finished(time_point now, std::size_t bytes, dur
   show();
 }
 
+MILLRACE_INLINE void store_host::held_back(time_point now) noexcept {
+  const std::lock_guard lock(mutex_);
+  controller_.held_back(now);
+  show();
+}
+
 MILLRACE_INLINE std::shared_ptr<store_host> store_hosts::of(const std::string& name) {
   const std::lock_guard lock(mutex_);
   for (std::shared_ptr<store_host>* each = &first_; *each != nullptr; each = &(*each)->next_) {
@@ -236,6 +242,7 @@ MILLRACE_INLINE void host_share::finished(time_point now, const result& r, bool 
     return;
   }
   note(r);
+  if (r.held.count() > 0) return host_->held_back(now);  // what it took says nothing of others
   if (r.bytes == 0 || (!at_number() && !(r.full && r.waits))) return;
   if (!host_->name().empty() && r.first.count() == 0) return;  // not the store's: it came from a cache
   host_->finished(now, r.bytes, r.first, r.total, r.whole);

@@ -22,10 +22,8 @@ enum class addressing {
   path,            ///< always in the path
 };
 
-/// How failures are retried. While the store asks for fewer requests, a limit on those under way holds back the reads
-/// of objects in every mode, and all other requests (listings, uploads, HEAD) in adaptive, too: additive increase,
-/// multiplicative decrease (aimd_limit) for each loop, and not the SDKs' limit on requests per second. Legacy is taken
-/// for standard.
+/// How failures are retried. The modes differ in the SDKs; here all are the standard one. In each of them a limit on
+/// requests in a second holds requests of every kind back while the store asks for fewer.
 enum class retry_mode { legacy, standard, adaptive };
 
 /// Explicit values for a config: what is given here wins over the environment. Empty and absent mean "not given". Texts

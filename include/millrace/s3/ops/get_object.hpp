@@ -15,7 +15,6 @@
 #include <millrace/coro/executor.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
-#include <millrace/retry/request_rate.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/s3/ops/object_checksum.hpp>
 #include <millrace/s3/ops/objects.hpp>
@@ -47,8 +46,6 @@ class part_download {
     MILLRACE_COROUTINE task<object_part> operator()() const;
     bool progressed() const noexcept { return download_->progressed_; }
     void go_elsewhere() const noexcept { download_->op_.elsewhere = true; }
-    /// The one that each attempt passes.
-    millrace::detail::request_gate& gate(executor& ex) const;
 
    private:
     part_download* download_;
@@ -104,6 +101,7 @@ class part_download {
   bool unconditional_ = false;
   bool unproven_ = false;  // the version is known and was not asked for: the answer has to tell its own
   bool progressed_ = false;
+  std::optional<time_point> held_since_;  // when the first attempt was made that the store refused as one too many
 };
 
 }  // namespace millrace::s3::detail

@@ -122,11 +122,6 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::attempt::operator()() c
   return download_->as_many_as_it_takes();
 }
 
-MILLRACE_INLINE millrace::detail::request_gate& part_download::attempt::gate(executor& ex) const {
-  const part_download& d = *download_;
-  return gate_of(ex, d.session_.base().endpoint_url, d.op_.bucket, d.op_.key);
-}
-
 MILLRACE_COROUTINE_BODY task<object_part> part_download::as_many_as_it_takes() {
   for (;;) {
     try {
@@ -147,14 +142,16 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
   std::exception_ptr why;
   std::optional<object_info> known;
   bool sound = true;  // what has come so far may be kept
+  millrace::detail::request_gate::turn turn;
   try {
-    const time_point asked = ex.now();
     http::body_options body = memory();
-    http::exchange x = co_await send(session_, op_, std::move(body));
+    http::exchange x = co_await send(session_, op_, std::move(body), &turn);
     sound = false;
     const http::response_head& head = co_await x.head();
     object_part result;
-    result.first_byte = ex.now() - asked;
+    result.first_byte = ex.now() - turn.begun;
+    result.held = turn.begun - held_since_.value_or(turn.asked);
+    held_since_.reset();
     const bool longer = !sized_ && (!head.length || *head.length > length_);
     if (whole_ && !op_.range && (longer || head.etag().empty())) {
       // Without an ETag it may be a page, or an error document: the answer to a range cannot be one.
@@ -183,6 +180,7 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
     }
     why = std::current_exception();
     if (partial_.filled != before) sound = false;  // a success that was refused: its body lies among the bytes
+    if (classify(e.status(), e.code()) == retry_class::throttling && !held_since_) held_since_ = turn.asked;
   } catch (const http::error& e) {
     why = std::current_exception();
     if (e.kind() != http::failure::broken && e.kind() != http::failure::timeout && partial_.filled != before) {

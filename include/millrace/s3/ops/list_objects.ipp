@@ -256,6 +256,7 @@ class split_listing {
 
 MILLRACE_COROUTINE_BODY task<list_page> split_listing::page_of(key_range& r) {
   operation op("GET", prefix_.bucket(), std::string());
+  op.prefix = prefix_.key();
   text::append_query_parameter(op.query, "list-type", "2");
   text::append_query_parameter(op.query, "encoding-type", "url");
   if (!prefix_.key().empty()) text::append_query_parameter(op.query, "prefix", prefix_.key());

@@ -33,6 +33,7 @@ class object_part {
   bool again = false;  ///< it had come damaged, and was read once more
   bool whole = false;  ///< asked for as a whole, and compared with the checksum that the store keeps, if it keeps one
   duration first_byte{0};  ///< from the request to the head of its answer: of the last request, if there were several
+  duration held{0};        ///< before that request, while the store asked for fewer
   running_crc crc;  ///< of `data`; of kind none, or of fewer bytes, where it was not computed on the way
 };
 

@@ -174,6 +174,7 @@ MILLRACE_COROUTINE_BODY task<object_part> object_reader::read_part(std::uint64_t
     until_answered.finished(now, {.bytes = p.data.size(),
                                   .first = p.first_byte,
                                   .total = now - asked,
+                                  .held = p.held,
                                   .whole = offset == 0,  // its length is not the controller's
                                   .waits = true});
   }

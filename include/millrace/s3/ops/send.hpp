@@ -29,43 +29,27 @@ namespace detail {
 
 failed_attempt attempt_that(const error& e) noexcept;
 failed_attempt attempt_that(const http::error& e) noexcept;
-
-/// The gate of `ex` for the objects of a bucket whose keys begin with the same component: S3 counts requests by prefix,
-/// and this is the one that a data set has to itself. Without a bucket: that of all other requests to the endpoint.
-millrace::detail::request_gate& gate_of(executor& ex, const std::string& endpoint, const std::string& bucket = {},
-                                        const std::string& key = {});
-
-/// The gate that `attempt` passes each time: its own, else, in the adaptive mode, that of the endpoint. Null: none.
-template <class Attempt>
-millrace::detail::request_gate* gate_of_attempt(executor& ex, const session& s, const Attempt& attempt) {
-  if constexpr (requires { attempt.gate(ex); }) {
-    return &attempt.gate(ex);
-  } else {
-    return s.base().retries == retry_mode::adaptive ? &gate_of(ex, s.base().endpoint_url) : nullptr;
-  }
-}
+/// Throws `why`, and says so where that is the end of the patience with the store.
+[[noreturn]] void give_up(const retry_policy& policy, const session& s, const std::exception_ptr& why);
 
 }  // namespace detail
 
 /// Runs `attempt` (a callable that gives a task<T>; each call signs anew) until it succeeds, fails for good, or the
-/// retry_policy ends it: then its last exception is thrown. An answer that contradicts what is known (checksum_error,
+/// retry_policy ends it: then its last exception is thrown. A store that asks for fewer requests is waited for, up to
+/// retry_options::patience. An answer that contradicts what is known (checksum_error,
 /// changed_error) may have a wrong bit: the attempt is repeated once, immediately, whatever the policy says. Exceptions
 /// other than these, s3::error and http::error are thrown as they come. All requests of a session share its quota.
 ///
 /// Pauses are those of the executor's clock. If an attempt has a member progressed() that is true after a failure, it
 /// has received a good part of the answer and the next call continues from there: it does not count as an attempt (its
-/// cost does). A member go_elsewhere() is called before a transient failure is tried again. One with a member
-/// gate(executor&) passes that request_gate each time; in the adaptive mode the others pass the endpoint's. The
-/// callable lives in the coroutine. Dropping the task drops the attempt, or the pause, where it stands.
+/// cost does). A member go_elsewhere() is called before a transient failure is tried again. The callable lives in the
+/// coroutine. Dropping the task drops the attempt, or the pause, where it stands.
 template <class T, class Attempt>
 task<T> with_retries(const session& s, Attempt attempt) {
   retry_policy policy(s.retries(), s.quota());
   bool doubted = false;
   executor& ex = co_await this_executor();
   for (;;) {
-    millrace::detail::request_gate::pass turn;
-    millrace::detail::request_gate* const gate = detail::gate_of_attempt(ex, s, attempt);
-    if (gate != nullptr) turn = co_await gate->enter();
     std::exception_ptr why;
     failed_attempt failed;
     bool once_more = false;
@@ -74,12 +58,10 @@ task<T> with_retries(const session& s, Attempt attempt) {
       if constexpr (std::is_void_v<T>) {
         co_await std::move(one);
         policy.after_success();
-        turn.succeeded();
         co_return;
       } else {
         T result = co_await std::move(one);
         policy.after_success();
-        turn.succeeded();
         co_return std::move(result);
       }
     } catch (const error& e) {
@@ -95,8 +77,7 @@ task<T> with_retries(const session& s, Attempt attempt) {
       why = std::current_exception();
       once_more = !std::exchange(doubted, true);
     }
-    if (failed.what == retry_class::throttling) turn.refused();
-    turn = millrace::detail::request_gate::pass();
+    failed.now = ex.now();
     if (once_more) {
       millrace::detail::count_retry(ex, false, why);
       continue;
@@ -108,7 +89,7 @@ task<T> with_retries(const session& s, Attempt attempt) {
       if (failed.what == retry_class::transient) attempt.go_elsewhere();
     }
     const std::optional<duration> pause = policy.after_failure(failed, s.jitter());
-    if (!pause) std::rethrow_exception(why);
+    if (!pause) detail::give_up(policy, s, why);
     millrace::detail::count_retry(ex, failed.what == retry_class::throttling, why);
     if (pause->count() > 0) co_await sleep_for(*pause);
   }
@@ -129,6 +110,7 @@ class operation {
   bytes body;
   bool new_connection = false;  ///< what came over an open one was damaged
   bool elsewhere = false;       ///< it is tried again: over a new connection, to another address
+  std::string prefix;           ///< of the keys that a request for the bucket itself is about: it goes by their gate
 
   where at() const;
 };
@@ -171,6 +153,10 @@ class loop_signer final : public executor_service {
   signer signer_;
 };
 
+/// The gate of `ex` for requests like `op`. S3 counts requests by prefix: the first component of the key is the one
+/// that a data set has to itself. It counts those that write apart from those that read.
+std::shared_ptr<millrace::detail::request_gate> gate_of(executor& ex, const session& s, const operation& op);
+
 /// Signs `op` for this moment, with credentials of one snapshot.
 http::request signed_request(executor& ex, const session& s, const operation& op, const credentials& who);
 
@@ -193,8 +179,10 @@ MILLRACE_COROUTINE task<void> learn_own_region(const session& s);
 
 /// Signs and sends `op` and waits for the head of its answer; anything but a success of S3's is thrown as s3::error
 /// with S3's own code and message: other statuses than 200, 206 (and 204 for DELETE), and an object, or the head of
-/// one, that has neither an ETag nor a field of S3's. One attempt. The body is read from the exchange.
-MILLRACE_COROUTINE task<http::exchange> send(const session& s, const operation& op, http::body_options body);
+/// one, that has neither an ETag nor a field of S3's. One attempt, which passes the request_gate of its prefix: `when`,
+/// if not null, is its turn there. The body is read from the exchange.
+MILLRACE_COROUTINE task<http::exchange> send(const session& s, const operation& op, http::body_options body,
+                                             millrace::detail::request_gate::turn* when = nullptr);
 
 }  // namespace millrace::s3
 

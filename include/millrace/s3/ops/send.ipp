@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +13,8 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
+#include <millrace/coro/detail/log.hpp>
 #include <millrace/http/unconditional_hosts.hpp>
 #include <millrace/retry/retry.hpp>
 #include <millrace/s3/config/endpoint.hpp>
@@ -35,16 +40,6 @@ MILLRACE_INLINE failed_attempt attempt_that(const http::error& e) noexcept {
   return failed;
 }
 
-MILLRACE_INLINE millrace::detail::request_gate& gate_of(executor& ex, const std::string& endpoint,
-                                                        const std::string& bucket, const std::string& key) {
-  std::string name = endpoint;
-  name += '\n';
-  name += bucket;
-  name += '/';
-  if (key.find('/') != std::string::npos) name.append(key, 0, key.find('/'));
-  return millrace::detail::request_gates::of(ex).gate(name);
-}
-
 }  // namespace millrace::s3::detail
 
 namespace millrace::s3 {
@@ -59,6 +54,46 @@ MILLRACE_INLINE where operation::at() const {
 }  // namespace millrace::s3
 
 namespace millrace::s3::detail {
+
+MILLRACE_INLINE void give_up(const retry_policy& policy, const session& s, const std::exception_ptr& why) {
+  if (!policy.out_of_patience()) std::rethrow_exception(why);
+  const auto patience = std::chrono::duration_cast<std::chrono::seconds>(s.retries().patience).count();
+  try {
+    std::rethrow_exception(why);
+  } catch (millrace::error& e) {
+    e.add_note("the store has asked for fewer requests for " + std::to_string(patience) + " s");
+    throw;
+  }
+}
+
+/// What S3 counts the requests of together: "s3://bucket/train/".
+MILLRACE_INLINE std::string counted_prefix(const operation& op) {
+  const std::string& key = op.key.empty() ? op.prefix : op.key;
+  std::string name = "s3://" + op.bucket + "/";
+  if (const std::size_t slash = key.find('/'); slash != std::string::npos) name.append(key, 0, slash + 1);
+  return name;
+}
+
+MILLRACE_INLINE bool reads(const operation& op) noexcept { return op.method == "GET" || op.method == "HEAD"; }
+
+MILLRACE_INLINE std::shared_ptr<millrace::detail::request_gate> gate_of(executor& ex, const session& s,
+                                                                        const operation& op) {
+  const std::string name = s.base().endpoint_url + (reads(op) ? " reads " : " writes ") + counted_prefix(op);
+  return millrace::detail::request_gates::of(ex).gate(name);
+}
+
+/// Slows the requests of this prefix down, and says so once.
+MILLRACE_INLINE void note_refusal(executor& ex, const session& s, const operation& op,
+                                  millrace::detail::request_gate& gate,
+                                  const millrace::detail::request_gate::turn& turn, const error& why) {
+  gate.refused(turn, ex.now(), s.jitter());
+  if (s.retries().patience.count() <= 0) return;
+  const std::string line =
+      "millrace: the store asks for fewer requests to " + counted_prefix(op) + " (" + std::to_string(why.status()) +
+      (why.code().empty() ? "" : " " + why.code()) + "): they are fewer and longer for a while, and each waits up to " +
+      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(s.retries().patience).count()) + " s";
+  if (millrace::detail::first_time(line)) millrace::detail::log_line(ex, line);
+}
 
 /// The payload line of the signature: the hash of the body, unless TLS carries it and a checksum of its own, which the
 /// store compares, is among the signed fields. An upload takes 0.8 CPU seconds a GB that way, 1.2 with the hash; AWS's
@@ -149,6 +184,8 @@ MILLRACE_INLINE const char* code_of_head(int status, bool of_bucket) noexcept {
       return "PreconditionFailed";
     case 416:
       return "InvalidRange";
+    case 503:
+      return "SlowDown";
     default:
       return "";
   }
@@ -238,8 +275,12 @@ MILLRACE_COROUTINE_BODY task<void> learn_own_region(const session& s) {
 
 namespace millrace::s3 {
 
-MILLRACE_COROUTINE_BODY task<http::exchange> send(const session& s, const operation& op, http::body_options body) {
+MILLRACE_COROUTINE_BODY task<http::exchange> send(const session& s, const operation& op, http::body_options body,
+                                                  millrace::detail::request_gate::turn* when) {
   executor& ex = co_await this_executor();
+  const std::shared_ptr<millrace::detail::request_gate> gate = detail::gate_of(ex, s, op);
+  const millrace::detail::request_gate::turn turn = co_await gate->enter();
+  if (when != nullptr) *when = turn;
   const credentials who = co_await s.provider().get();
   if (s.lacks_region(op.bucket)) co_await detail::learn_own_region(s);
   http::request r = detail::signed_request(ex, s, op, who);
@@ -247,8 +288,10 @@ MILLRACE_COROUTINE_BODY task<http::exchange> send(const session& s, const operat
   const http::response_head& head = co_await x.head();
   if (!detail::is_answer(op, head)) {
     error refused = co_await detail::refusal(s, op, x, head);
-    if (head.status == 503 && classify(503, refused.code()) == retry_class::transient) x.blame("status 503");
-    if (classify(refused.status(), refused.code()) == retry_class::expired) s.provider().refused(who);
+    const retry_class what = classify(refused.status(), refused.code());
+    if (head.status == 503 && what == retry_class::transient) x.blame("status 503");
+    if (what == retry_class::throttling) detail::note_refusal(ex, s, op, *gate, turn, refused);
+    if (what == retry_class::expired) s.provider().refused(who);
     // The answer to a HEAD cannot say that the token has expired; that to a GET would.
     const bool unsaid = op.method == "HEAD" && refused.status() == 400 && refused.code().empty();
     if (unsaid && !who.session_token().empty() && s.provider().refused(who)) {
@@ -257,6 +300,7 @@ MILLRACE_COROUTINE_BODY task<http::exchange> send(const session& s, const operat
     }
     throw refused;
   }
+  gate->succeeded(ex.now());
   if (op.range && head.status != 206 && head.length != std::uint64_t(0)) {  // an empty object has no range
     if (head.fields.find("etag") == nullptr) {  // S3 may have failed after it began to answer
       const error refused = co_await detail::refusal(s, op, x, head);

@@ -60,6 +60,12 @@ class distance {
   std::uint64_t connection_rate = 0;  ///< bytes in a second that one connection sends; 0: no limit
   std::uint64_t link_rate = 0;        ///< bytes in a second that all send together; 0: no limit
   std::size_t requests = 0;           ///< in service at a time: one more gets 503 SlowDown; 0: no limit
+  /// Requests in a second for all keys of a bucket with the same first component, as S3 counts them: 5,500 that read
+  /// and 3,500 that write. A bucket of tokens for each prefix fills at that rate; a request that finds it empty gets
+  /// 503 SlowDown and takes none. 0: no limit.
+  double reads_each_second = 0;
+  double writes_each_second = 0;
+  double burst = 0.1;  ///< how many seconds of these a full bucket of tokens holds; one request at least
 
   /// Whether bodies are sent piece by piece.
   bool paced() const noexcept { return connection_rate != 0 || link_rate != 0; }

@@ -555,6 +555,7 @@ class epoch_reader {
       const time_point now = here_.get_executor().now();
       turn.finished(now, {.bytes = r.length(),
                           .total = now - asked,
+                          .held = p.held,
                           .whole = true,
                           .waits = consumer_waits_,
                           .full = full(),
@@ -584,6 +585,7 @@ class epoch_reader {
         turn.finished(now, {.bytes = p.data.size(),
                             .first = p.first_byte,
                             .total = now - asked,
+                            .held = p.held,
                             .whole = !r.cut,
                             .waits = consumer_waits_,
                             .full = full(),

@@ -208,6 +208,7 @@ class held_samples {
       turn.finished(now, {.bytes = p.data.size(),
                           .first = p.first_byte,
                           .total = now - asked,
+                          .held = p.held,
                           .whole = true,
                           .waits = r.leaves < self.options_.batch});
       const where at{s.shown(), r.begin, {}};

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -210,7 +211,15 @@ class shared_state {
   std::unique_ptr<tls_context> tls;
   rng latencies{1};           // of the loop that serves
   time_point link_free_at{};  // likewise: when the link has sent what it was given
+  struct token_bucket {
+    double tokens;
+    time_point filled;
+  };
+  std::map<std::string, token_bucket> prefixes;  // likewise
 };
+
+/// Whether the prefix of `r` has a token left for it, as options::away says; takes it.
+bool takes_token(shared_state& s, const request& r, time_point now);
 
 /// From a request to the first byte of its answer, as options::away says: drawn anew for each.
 duration latency(shared_state& s);

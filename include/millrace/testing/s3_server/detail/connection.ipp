@@ -472,6 +472,27 @@ MILLRACE_INLINE shared_state::shared_state(options o)
       log(settings.log_limit),
       tls(settings.tls.enabled ? std::make_unique<tls_context>(settings.tls) : nullptr) {}
 
+MILLRACE_INLINE bool takes_token(shared_state& s, const request& r, time_point now) {
+  const distance& away = s.settings.away;
+  const bool reads = r.method == "GET" || r.method == "HEAD";
+  const double rate = reads ? away.reads_each_second : away.writes_each_second;
+  if (rate <= 0) return true;
+  const std::string* const listed = r.key.empty() ? r.parameter_value("prefix") : nullptr;
+  const std::string& key = listed != nullptr ? *listed : r.key;
+  const std::size_t slash = key.find('/');
+  const std::string prefix = r.bucket + '/' + (slash == std::string::npos ? std::string() : key.substr(0, slash + 1));
+  const double most = std::max(1.0, rate * away.burst);
+  const auto [found, is_new] = s.prefixes.try_emplace((reads ? "reads " : "writes ") + prefix,
+                                                      shared_state::token_bucket{most, now});
+  shared_state::token_bucket& bucket = found->second;
+  const double seconds = 1e-9 * static_cast<double>((now - bucket.filled).count());
+  bucket.tokens = std::min(most, bucket.tokens + rate * seconds);
+  bucket.filled = now;
+  if (bucket.tokens < 1) return false;
+  bucket.tokens -= 1;
+  return true;
+}
+
 MILLRACE_COROUTINE_BODY task<void> connection::run() {
   try {
     if (state_.tls == nullptr || co_await greet()) {
@@ -533,6 +554,10 @@ MILLRACE_COROUTINE_BODY task<bool> connection::serve_one(bool last) {
   const distance& away = state_.settings.away;
   if (!wrong && away.requests != 0 && state_.counts.in_flight.load(std::memory_order_relaxed) > away.requests) {
     wrong = refusal(503, "SlowDown", "Please reduce your request rate.");
+  }
+  if (!wrong) {
+    executor& ex = co_await this_executor();
+    if (!takes_token(state_, r, ex.now())) wrong = refusal(503, "SlowDown", "Please reduce your request rate.");
   }
   const duration pause = latency(state_) + (requests_ == 1 ? away.connect : duration(0));
   if (pause > duration(0)) co_await sleep_for(pause);
