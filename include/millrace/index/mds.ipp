@@ -182,7 +182,7 @@ class mds_hash {
   std::string algorithm_;
   std::string wanted_;
 #if defined(MILLRACE_WITH_S3)
-  static const EVP_MD* method(const std::string& algorithm) noexcept {
+  static const EVP_MD* method(const std::string& algorithm) {
     if (algorithm == "blake2b") return EVP_blake2b512();
     if (algorithm == "blake2s") return EVP_blake2s256();
     std::string name = algorithm;
