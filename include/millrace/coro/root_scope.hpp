@@ -36,6 +36,7 @@ class root_scope final : public executor_service, private timer_node {
   /// nothing else to wait for during `patience`.
   MILLRACE_COROUTINE void adopt_droppable(task<void> t);
 
+  executor& get_executor() const noexcept { return executor_; }
   /// Tasks that ended with an exception so far.
   std::size_t failures() const noexcept { return failures_; }
   /// How often it has checked a task so far in order to free those that had ended: what that costs.

@@ -210,6 +210,7 @@ MILLRACE_INLINE void resizer::begin(const resize_geometry& g) {
   s.pitch = (static_cast<std::size_t>(g.width) + state::block - 1) / state::block * state::block;
   s.rows.resize(s.pitch * 4 * static_cast<std::size_t>(s.down.taps));
   s.needed.resize(static_cast<std::size_t>(s.down.taps));
+  s.totals.reserve(s.horizontal.first.size() * 4);  // downwards() must not throw
   s.planes.resize(s.pitch * static_cast<std::size_t>(g.height) * 3);
   s.vectors = s.may_use_vectors && s.horizontal.taps % 4 == 0;
 #if defined(__x86_64__)

@@ -138,14 +138,14 @@ MILLRACE_INLINE slot_cache::slots slot_cache::take_others(std::size_t size, bool
 namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void slot_store::free() noexcept {
-  std::vector<held> all;
-  {
-    const std::lock_guard lock(mutex_);
-    all = all_;
-  }
-  for (held& each : all) {
-    each.kept->free();
-    each.kept.reset();
+  for (std::size_t i = 0;; ++i) {  // one by one: a list of them would take memory
+    std::shared_ptr<detail::slot_cache> each;
+    {
+      const std::lock_guard lock(mutex_);
+      if (i >= all_.size()) break;
+      each = all_[i].kept;
+    }
+    each->free();
   }
   free_idle();  // frees the devices themselves
 }

@@ -141,7 +141,7 @@ class cpu_pool {
 
   /// Cores that this process may use: the least of the calling thread's affinity mask (sched_getaffinity(2)), the
   /// cgroup's cpuset and the CPU quota of its cgroups (1.5 counts as 2). Reads some ten small files.
-  static unsigned usable_cores() noexcept;
+  static unsigned usable_cores();
 
   template <class Function>
   class awaitable;

@@ -196,7 +196,7 @@ MILLRACE_INLINE int cpu_pool::keep_on(const cpu_set_t& cpus) noexcept {
   return failed;
 }
 
-MILLRACE_INLINE unsigned cpu_pool::usable_cores() noexcept {
+MILLRACE_INLINE unsigned cpu_pool::usable_cores() {
   return detail::share_of_cpus(detail::limits_of_process(), 1);
 }
 

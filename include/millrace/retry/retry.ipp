@@ -131,15 +131,19 @@ MILLRACE_INLINE std::optional<duration> retry_hint(const http::headers& fields, 
 MILLRACE_INLINE void detail::count_retry(executor& ex, bool throttled, const std::exception_ptr& why) noexcept {
   runtime_counts* const counts = ex.runtime().counts();
   if (counts == nullptr) return;
+  std::string reason;
   try {
     std::rethrow_exception(why);
   } catch (const std::exception& e) {
-    std::string reason = e.what();
-    if (throttled) counts->throttles.add(reason);
-    counts->retries.add(std::move(reason));
+    try {
+      reason = e.what();
+      if (throttled) counts->throttles.add(reason);
+    } catch (...) {  // no memory for the reason
+    }
   } catch (...) {
-    counts->retries.add();
   }
+  if (reason.empty()) return counts->retries.add();
+  counts->retries.add(std::move(reason));
 }
 
 MILLRACE_INLINE bool retry_quota::take(int cost) noexcept {

@@ -91,7 +91,8 @@ class part_scheduler {
     running_crc crc;
   };
   struct job {
-    job(std::uint64_t at, std::size_t bytes) noexcept : offset(at), reserved(bytes) {}
+    job(std::uint64_t at, std::size_t bytes, spawned<piece> r) noexcept
+        : offset(at), reserved(bytes), reading(std::move(r)) {}
     std::uint64_t offset;
     std::size_t reserved;
     spawned<piece> reading;
@@ -152,17 +153,18 @@ class part_scheduler {
   /// Whether the run waits for what this stage reads.
   bool is_waited_for() const noexcept;
 
-  /// Asks the store for whatever the window allows, in the order of delivery.
+  /// Asks the store for whatever the window allows, in the order of delivery. What cannot be begun, for lack of memory
+  /// say, is left as it was.
   MILLRACE_COROUTINE void issue();
 
-  /// For what is not known to be compared by its read().
-  void ask_check(open_object& o);
+  /// For what is not known to be compared by its read(). Empty where the store has no check.
+  spawned<std::unique_ptr<object_check>> asked_check(const open_object& o) const;
 
   /// `small`: likely a whole object, of a size that is not known. `one`: that, or known to be one.
   MILLRACE_COROUTINE task<piece> read_part(open_object& o, std::uint64_t offset, std::size_t length, slab_pool slabs,
                                            bool small, bool one, host_share::request request);
 
-  MILLRACE_COROUTINE task<piece> read_rest(open_object& o, job& j);
+  MILLRACE_COROUTINE task<piece> read_rest(open_object& o);
 
   void count(std::size_t read) noexcept {
     stage_record::add(here_.stage(), &stage_record::read, static_cast<std::int64_t>(read));
@@ -414,29 +416,32 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
         full_ = true;
         return;
       }
-      used_ += reserved;
-      o.jobs.emplace_back(o.next_offset, reserved);
-      job& j = o.jobs.back();
       if (o.rest) {
+        o.jobs.emplace_back(o.next_offset, reserved, spawned<piece>(here_, read_rest(o)));
         o.reading_rest = true;
-        j.reading = spawned<piece>(here_, read_rest(o, j));
       } else {
-        o.learning = !o.info->size;
-        const bool small = o.learning && any_learnt_ && o.next_offset == 0 && !slabs.worth_a_slab(length);
+        const bool learns = !o.info->size;
+        const bool small = learns && any_learnt_ && o.next_offset == 0 && !slabs.worth_a_slab(length);
         host_share::request request = local ? o.share.begin_local() : o.share.begin();
         const bool one = small || (o.next_offset == 0 && o.info->size && *o.info->size <= length);
-        j.reading = spawned<piece>(here_, read_part(o, o.next_offset, length, slabs, small, one, std::move(request)));
-        if (o.next_offset == 0 && !one) ask_check(o);
+        spawned<piece> reading(here_, read_part(o, o.next_offset, length, slabs, small, one, std::move(request)));
+        spawned<std::unique_ptr<object_check>> asking;
+        if (o.next_offset == 0 && !one) asking = asked_check(o);
+        o.jobs.emplace_back(o.next_offset, reserved, std::move(reading));
+        if (asking) o.asking = std::move(asking);
+        o.learning = learns;
         o.next_offset += length;
       }
+      used_ += reserved;
     }
     front = false;
   }
 }
 
-MILLRACE_INLINE void part_scheduler::ask_check(open_object& o) {
+MILLRACE_INLINE spawned<std::unique_ptr<object_check>> part_scheduler::asked_check(const open_object& o) const {
   task<std::unique_ptr<object_check>> asking = reader_.store().check(*o.info, o.object.etag);
-  if (asking) o.asking = spawned<std::unique_ptr<object_check>>(here_, std::move(asking));
+  if (!asking) return {};
+  return spawned<std::unique_ptr<object_check>>(here_, std::move(asking));
 }
 
 MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(open_object& o, std::uint64_t offset,
@@ -466,7 +471,7 @@ MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(op
     if (most_open() > open) changed_.notify();
   }
   learn(o, p, offset);
-  if (one && !p.whole && !o.rest) ask_check(o);
+  if (one && !p.whole && !o.rest) o.asking = asked_check(o);
   if (o.learning) {
     o.learning = false;
     o.next_offset = offset + p.data.size();
@@ -476,10 +481,10 @@ MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(op
   co_return piece(std::move(p.data), p.crc);
 }
 
-MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_rest(open_object& o, job& j) {
+MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_rest(open_object& o) {
   bytes data = co_await o.rest->next();
   count(data.size());
-  j.offset = o.next_offset;
+  o.jobs.back().offset = o.next_offset;  // its own: one at a time reads the rest
   o.next_offset += data.size();
   o.reading_rest = false;
   if (data.empty()) o.rest_ended = true;

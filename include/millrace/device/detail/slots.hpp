@@ -362,7 +362,11 @@ void device_slot_on<D>::mark(stream_ref stream) {
   } catch (const configuration_error&) {
     throw;  // of another runtime: it cannot have used the slot
   } catch (...) {
-    unmarked_.push_back(stream);  // it may use the slot: release() tries again
+    try {
+      unmarked_.push_back(stream);  // it may use the slot: release() tries again
+    } catch (...) {
+      finish(stream);
+    }
     throw;
   }
 }

@@ -23,7 +23,7 @@ struct cpu_limits {
 cpu_limits cgroup_limits(const std::string& root);
 
 /// Those of this process, now. Reads some ten small files: not for a hot path.
-cpu_limits limits_of_process() noexcept;
+cpu_limits limits_of_process();
 
 /// How many CPUs each of `ranks` processes on the machine may count on, at least one. Quota and cpuset are shared by
 /// the ranks, and half a CPU of a quota counts as one. The affinity mask is not divided: launchers set one for each

@@ -162,12 +162,8 @@ MILLRACE_INLINE cpu_limits cgroup_limits(const std::string& root) {
   return l;
 }
 
-MILLRACE_INLINE cpu_limits limits_of_process() noexcept {
-  cpu_limits l;
-  try {
-    l = cgroup_limits("");
-  } catch (...) {  // no memory for the texts
-  }
+MILLRACE_INLINE cpu_limits limits_of_process() {
+  cpu_limits l = cgroup_limits("");
   const long all = ::sysconf(_SC_NPROCESSORS_ONLN);
   l.machine = all < 1 ? 1 : static_cast<unsigned>(all);
   cpu_set_t set;

@@ -190,8 +190,9 @@ class progress_line final : private timer_node {
   static constexpr duration between_reports = std::chrono::seconds(1);
   /// The first lines come soon, the later ones seldom: they are lines like those of the program, and stay.
   static constexpr duration first_line = std::chrono::seconds(1), between_lines = std::chrono::seconds(30);
-  void arm();
+  void arm() noexcept;
   void write() noexcept;
+  void report() noexcept;
 
   executor& executor_;
   const run_metrics& metrics_;

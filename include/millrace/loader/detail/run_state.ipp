@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -226,12 +227,15 @@ MILLRACE_INLINE progress_line::progress_line(executor& ex, const run_metrics& me
 
 MILLRACE_INLINE progress_line::~progress_line() {
   if (armed()) executor_.remove_timer(*this);
-  if (options_.report != nullptr) options_.report(options_.report_context, metrics_.snapshot());
+  report();
   if (!shown_) return;
   write();
-  std::string table = metrics_.snapshot().table();
-  table.pop_back();  // its last line's end
-  log_line(executor_, table, log_level::info);
+  try {
+    std::string table = metrics_.snapshot().table();
+    table.pop_back();  // its last line's end
+    log_line(executor_, table, log_level::info);
+  } catch (...) {  // no memory for the table
+  }
 }
 
 MILLRACE_INLINE void progress_line::fire() noexcept {
@@ -241,20 +245,34 @@ MILLRACE_INLINE void progress_line::fire() noexcept {
     line_due_ = added(now, std::clamp(now - began_, first_line, between_lines));
   }
   if (now >= report_due_) {
-    options_.report(options_.report_context, metrics_.snapshot());
+    report();
     report_due_ = added(now, between_reports);
   }
   arm();
 }
 
-MILLRACE_INLINE void progress_line::arm() {
+MILLRACE_INLINE void progress_line::report() noexcept {
+  if (options_.report == nullptr) return;
+  std::optional<run_stats> now;
+  try {
+    now.emplace(metrics_.snapshot());
+  } catch (...) {  // no memory for the figures
+    return;
+  }
+  options_.report(options_.report_context, *now);
+}
+
+MILLRACE_INLINE void progress_line::arm() noexcept {
   const time_point due = std::min(line_due_, report_due_);
   if (due != time_point::max()) executor_.add_timer(*this, due);
 }
 
 MILLRACE_INLINE void progress_line::write() noexcept {
-  const run_stats s = metrics_.snapshot();
-  log_line(executor_, std::to_string(static_cast<long>(s.seconds)) + " s: " + s.progress(), log_level::info);
+  try {
+    const run_stats s = metrics_.snapshot();
+    log_line(executor_, std::to_string(static_cast<long>(s.seconds)) + " s: " + s.progress(), log_level::info);
+  } catch (...) {  // no memory for the line
+  }
 }
 
 }  // namespace millrace::detail

@@ -61,7 +61,11 @@ MILLRACE_INLINE void run_trace::end(runtime_parts& log) noexcept {
     to.write(text(events, dropped, began_, rank_, &to));
     to.finish();
   } catch (const std::exception& e) {
-    log.log(log_record(log_level::warning, std::string("millrace: no trace: ") + e.what()));
+    try {
+      log.log(log_record(log_level::warning, std::string("millrace: no trace: ") + e.what()));
+    } catch (...) {
+      log.log(log_record(log_level::warning, "millrace: no trace: there is no memory for it"));
+    }
   }
 }
 

@@ -129,12 +129,16 @@ class refresher {
   void finish(found* result, std::exception_ptr failed) noexcept {
     std::lock_guard lock(mutex_);
     const std::int64_t now = source_->now();
-    if (result != nullptr) failed = take(*result, now);
-    if (failed) {
-      ++failures_;
-      failed = after_failure(std::move(failed), now);
-    } else if (result == nullptr) {
-      put_off(now);  // loops that end so soon would drop the next one, too
+    try {
+      if (result != nullptr) failed = take(*result, now);
+      if (failed) {
+        ++failures_;
+        failed = after_failure(std::move(failed), now);
+      } else if (result == nullptr) {
+        put_off(now);  // loops that end so soon would drop the next one, too
+      }
+    } catch (...) {  // no memory to say it
+      failed = std::current_exception();
     }
     error_ = std::move(failed);
     running_ = false;
@@ -143,7 +147,7 @@ class refresher {
   }
 
   /// Null when the credentials can be used.
-  std::exception_ptr take(found& result, std::int64_t now) noexcept {
+  std::exception_ptr take(found& result, std::int64_t now) {
     const std::optional<std::int64_t> end = result.who.expires_at();
     const std::int64_t left = end ? *end - now : 0;
     if (end && left <= 0 && !result.of_instance) {

@@ -214,8 +214,8 @@ class split_listing {
   static constexpr std::size_t many = 100;
 
   MILLRACE_COROUTINE void start(key_range& r) {
-    ++workers_;
     r.worker = spawned<void>(here_, work(*this, r));
+    ++workers_;
   }
   MILLRACE_COROUTINE static task<void> work(split_listing& self, key_range& r);
   MILLRACE_COROUTINE task<list_page> page_of(key_range& r);

@@ -181,7 +181,9 @@ class open_upload {
     if (state_->id.empty() || completed_) return;
     try {
       scope_.adopt(abort_upload(session_, bucket_, key_, state_->id));
-    } catch (...) {  // no memory: the upload stays
+    } catch (...) {
+      scope_.get_executor().runtime().log(
+          log_record(log_level::warning, "millrace: there is no memory to abort a multipart upload: its parts stay"));
     }
   }
 

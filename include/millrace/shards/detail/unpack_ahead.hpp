@@ -105,12 +105,15 @@ class unpack_ahead {
 
   MILLRACE_COROUTINE static task<void> work(unpack_ahead& self, object& o);
 
+  MILLRACE_COROUTINE void keep(object& o, chunk&& c);
   MILLRACE_COROUTINE void decide(object& o);
   void put(object& o, unpack_step&& made);
+  /// In a handler: the object ends with that exception. The consumer gets it in its place, whatever else is under way.
+  void fail(object& o) noexcept;
   /// Removes objects whose pieces have all been delivered.
   void advance();
-  /// Starts the tasks of the next objects.
-  MILLRACE_COROUTINE void start_workers();
+  /// Starts the tasks of the next objects. One that cannot be started has failed.
+  MILLRACE_COROUTINE void start_workers() noexcept;
   bool may_work(const object& o) const noexcept;
 
   static constexpr std::size_t most_unstated = 256 * MiB;

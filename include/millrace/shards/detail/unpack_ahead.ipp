@@ -90,36 +90,40 @@ MILLRACE_COROUTINE_BODY void unpack_ahead::take(chunk&& c) {
   object& o = objects_.back();
   o.whole = c.last;
   if (o.finished) return;  // it has failed
-  held_ += c.data.size();
-  if (o.known && !o.packed) {
-    o.finished = c.last;
-    o.out.emplace_back(std::move(c));
-  } else {
-    if (!o.known) o.head.append(c.data.view().substr(0, head_bytes_ - o.head.size()));
-    input_ += c.data.size();
-    o.waiting.push_back(std::move(c));
-    if (!o.known && (o.head.size() == head_bytes_ || o.whole)) decide(o);
+  try {
+    keep(o, std::move(c));
+  } catch (...) {
+    fail(o);
   }
   changed_.notify();
+}
+
+MILLRACE_COROUTINE_BODY void unpack_ahead::keep(object& o, chunk&& c) {
+  const std::size_t size = c.data.size();
+  if (o.known && !o.packed) {
+    o.out.emplace_back(std::move(c));
+    o.finished = o.whole;
+    held_ += size;
+    return;
+  }
+  if (!o.known) o.head.append(c.data.view().substr(0, head_bytes_ - o.head.size()));
+  o.waiting.push_back(std::move(c));
+  held_ += size;
+  input_ += size;
+  if (!o.known && (o.head.size() == head_bytes_ || o.whole)) decide(o);
 }
 
 MILLRACE_COROUTINE_BODY void unpack_ahead::decide(object& o) {
   o.known = true;
   tar::format kind = tar::format::unknown;
-  try {
-    kind = look_(o.head, *o.from);
-  } catch (...) {
-    o.error = std::current_exception();
-    o.finished = true;
-    return;
-  }
+  kind = look_(o.head, *o.from);
   o.packed = tar::detail::is_compression(kind);
   if (!o.packed) {
-    for (chunk& c : o.waiting) {
-      input_ -= c.data.size();
-      o.out.emplace_back(std::move(c));
+    for (; !o.waiting.empty(); o.waiting.pop_front()) {
+      const std::size_t size = o.waiting.front().data.size();
+      o.out.emplace_back(std::move(o.waiting.front()));
+      input_ -= size;
     }
-    o.waiting.clear();
     o.finished = o.whole;
     return;
   }
@@ -138,14 +142,32 @@ MILLRACE_COROUTINE_BODY void unpack_ahead::start() {
   pump_.start(here_, *this, source_);
 }
 
-MILLRACE_COROUTINE_BODY void unpack_ahead::start_workers() {
+MILLRACE_COROUTINE_BODY void unpack_ahead::start_workers() noexcept {
   while (workers_ < most_workers_ && !to_start_.empty()) {
     object& o = *to_start_.front();
-    if (!o.unpacker->take_window()) break;  // when an object before it has ended
+    try {
+      if (!o.finished && !o.unpacker->take_window()) break;  // when an object before it has ended
+      if (!o.finished) {  // else it has failed
+        o.worker = spawned<void>(here_, work(*this, o));
+        ++workers_;
+      }
+    } catch (...) {
+      fail(o);
+    }
     to_start_.pop_front();
-    o.worker = spawned<void>(here_, work(*this, o));
-    ++workers_;
   }
+}
+
+MILLRACE_INLINE void unpack_ahead::fail(object& o) noexcept {
+  o.error = std::current_exception();
+  o.finished = true;
+  o.unpacker.reset();
+  for (const chunk& c : o.waiting) {
+    held_ -= c.data.size();
+    input_ -= c.data.size();
+  }
+  o.waiting.clear();
+  changed_.notify();
 }
 
 MILLRACE_INLINE bool unpack_ahead::has_output() {
@@ -203,8 +225,8 @@ MILLRACE_INLINE void unpack_ahead::source_ended() noexcept {
 
 MILLRACE_COROUTINE_BODY task<void> unpack_ahead::work(unpack_ahead& self, object& o) {
   while (!o.finished) {
-    while (!self.may_work(o)) co_await self.changed_.wait();
-    if (o.cut && o.hungry && o.waiting.empty()) break;
+    while (!o.finished && !self.may_work(o)) co_await self.changed_.wait();
+    if (o.finished || (o.cut && o.hungry && o.waiting.empty())) break;
     bytes piece;
     if (o.hungry && !o.waiting.empty()) {
       piece = std::move(o.waiting.front().data);
@@ -254,7 +276,7 @@ MILLRACE_INLINE void unpack_ahead::put(object& o, unpack_step&& made) {
     o.error = std::make_exception_ptr(
         archive_error(std::move(made.reason), where{o.from->shown(), made.offset, std::string()}));
   }
-  o.finished = made.done || made.failed;
+  o.finished = o.finished || made.done || made.failed;
 }
 
 MILLRACE_COROUTINE_BODY async_generator<unpacked_chunk> unpack_objects(async_generator<chunk> in, format_of_head look,

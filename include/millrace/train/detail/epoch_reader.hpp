@@ -483,13 +483,14 @@ class epoch_reader {
     start();
   }
 
-  /// Begins the requests whose turn it is.
-  void start() {
+  /// Begins the requests whose turn it is. What cannot be begun, for lack of memory, has failed: tasks call this, too,
+  /// whose exceptions have no reader.
+  void start() noexcept {
     start(waiting_local_, true);
     if (start(waiting_, false)) shares_.satisfied();
   }
   /// Of one of the two; whether that was all of them.
-  bool start(std::deque<request>& waiting, bool local) {
+  bool start(std::deque<request>& waiting, bool local) noexcept {
     const bool waits = consumer_waits_ && here_.run().consumer_waits_since() != run_context::not_waiting;
     while (!waiting.empty()) {
       const std::shared_ptr<slice_piece> piece = waiting.front().piece.lock();
@@ -507,10 +508,16 @@ class epoch_reader {
       waiting.pop_front();
       if (piece == nullptr) continue;  // it is not needed any more
       slice_piece::range& r = piece->ranges()[number];
-      counted way(*this, r.length(), first, local);
-      host_share::request turn = local ? share.begin_local() : share.begin();
-      r.reading = spawned<void>(here_, r.rows.empty() ? read(r, std::move(turn), std::move(way))
-                                                      : read_in(r, std::move(turn), std::move(way)));
+      try {
+        counted way(*this, r.length(), first, local);
+        host_share::request turn = local ? share.begin_local() : share.begin();
+        r.reading = spawned<void>(here_, r.rows.empty() ? read(r, std::move(turn), std::move(way))
+                                                        : read_in(r, std::move(turn), std::move(way)));
+      } catch (...) {
+        r.error = std::current_exception();
+        note_end(r);
+        arrived_.notify();
+      }
     }
     return true;
   }
@@ -530,16 +537,20 @@ class epoch_reader {
 
   host_share& share_of(std::uint64_t number) { return shares_.of(source_.store->host(source_.url(number))); }
 
-  void came(slice_piece::range& r, host_share::request& turn, counted& way) {
-    if (r.of == nullptr) {
-      r.done = true;
-    } else if (r.of->missing == 0) {
-      for (std::size_t i = 0; i < r.of->ranges; ++i) r.of->read[i].done = true;
-    }
+  void came(slice_piece::range& r, host_share::request& turn, counted& way) noexcept {
+    note_end(r);
     turn.end();
     way.end();
     start();
     arrived_.notify();
+  }
+  /// It is there, or has failed.
+  void note_end(slice_piece::range& r) noexcept {
+    if (r.of == nullptr) {
+      r.done = true;
+    } else if (--r.of->missing == 0) {
+      for (std::size_t i = 0; i < r.of->ranges; ++i) r.of->read[i].done = true;
+    }
   }
 
   /// Reads in the rows of mapped files.
@@ -614,7 +625,6 @@ class epoch_reader {
     } catch (...) {
       r.error = std::current_exception();
     }
-    if (r.of != nullptr) --r.of->missing;
     came(r, turn, way);
   }
 

@@ -178,21 +178,37 @@ class held_samples {
   }
   /// What the first batch waits for has the link for itself, as many requests as the store is seen to take; then there
   /// are a few at a time, which leave to readers whose consumer waits what is beyond their share.
-  void begin_requests() {
+  /// What cannot be begun, for lack of memory, has failed: tasks call this whose exceptions have no reader.
+  void begin_requests() noexcept {
     while (!waiting_.empty()) {
       range& r = *waiting_.front();
-      const auto length = static_cast<std::size_t>(r.end - r.begin);
-      const bool early = r.leaves < options_.batch;
-      if (busy_ >= (early ? options_.requests : std::min(options_.requests, later_requests))) break;
-      if (!early && early_left_ != 0) break;
-      host_share& share = shares_.of(reader_.store().host(url_of(r)));
-      if (!share.may_begin(early)) break;
-      if (busy_ != 0 && busy_bytes_ + range_reader::slab_for(length) > options_.bytes / 2) break;
+      try {
+        if (!begin(r)) return;
+      } catch (...) {
+        r.error = std::current_exception();
+        note_end(r);
+        changed_.notify();
+      }
       waiting_.pop_front();
-      ++busy_;
-      busy_bytes_ += range_reader::slab_for(length);
-      r.reading = spawned<void>(here_, read_again(*this, r, share.begin()));
     }
+  }
+  void note_end(range& r) noexcept {
+    r.done = true;
+    if (r.leaves < options_.batch) --early_left_;
+  }
+  /// Whether its turn has come.
+  bool begin(range& r) {
+    const auto length = static_cast<std::size_t>(r.end - r.begin);
+    const bool early = r.leaves < options_.batch;
+    if (busy_ >= (early ? options_.requests : std::min(options_.requests, later_requests))) return false;
+    if (!early && early_left_ != 0) return false;
+    host_share& share = shares_.of(reader_.store().host(url_of(r)));
+    if (!share.may_begin(early)) return false;
+    if (busy_ != 0 && busy_bytes_ + range_reader::slab_for(length) > options_.bytes / 2) return false;
+    r.reading = spawned<void>(here_, read_again(*this, r, share.begin()));
+    ++busy_;
+    busy_bytes_ += range_reader::slab_for(length);
+    return true;
   }
   std::string url_of(const range& r) const {
     return position_->version_of(static_cast<std::size_t>(r.shard_number)).url;
@@ -242,10 +258,9 @@ class held_samples {
       r.error = std::current_exception();
     }
     turn.end();
-    r.done = true;
-    if (r.leaves < self.options_.batch) --self.early_left_;
     --self.busy_;
     self.busy_bytes_ -= range_reader::slab_for(length);
+    self.note_end(r);
     self.begin_requests();
     self.changed_.notify();
   }
