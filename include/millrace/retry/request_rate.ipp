@@ -34,7 +34,7 @@ MILLRACE_INLINE void request_rate::refused(time_point begun, time_point now, dou
   limit_ = std::max(least, starts ? first_limit : limited() ? kept * limit_ : recent(now) / 2);
   row_ = starts ? quiet : 0;  // nothing is known of the store: the limit grows by strides
   cut_ = now;
-  next_ = now + duration(static_cast<std::int64_t>(1e9 * std::clamp(jitter, 0.0, 1.0) / limit_));
+  next_ = added(now, nanoseconds(1e9 * std::clamp(jitter, 0.0, 1.0) / limit_));
 }
 
 MILLRACE_INLINE void request_rate::succeeded(time_point now) noexcept {

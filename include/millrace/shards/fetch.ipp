@@ -105,7 +105,7 @@ class part_scheduler {
     /// Whether every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
 
-    /// Takes the store's answer to ask_check().
+    /// Takes the store's answer to asked_check().
     void judge(std::unique_ptr<object_check> answer);
 
     const std::shared_ptr<shard> info;  // size and ETag are filled in by the first answer, before a chunk shows it

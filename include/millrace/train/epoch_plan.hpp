@@ -243,7 +243,7 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   plan.most_rank_requests = most_visits + (borders + options.world - 1) / options.world;
 
   const std::uint64_t open = (tracks + options.world - 1) / options.world;
-  const std::uint64_t first = detail::first_positions(options.batch * options.world, tracks);
+  const std::uint64_t first = detail::first_positions(detail::multiplied(options.batch, options.world), tracks);
   plan.start_requests = std::min(plan.most_rank_samples, (first + options.world - 1) / options.world);
   plan.rank_memory =
       std::min(sample_bytes, static_cast<std::uint64_t>(static_cast<double>(open * order.slice()) * mean));

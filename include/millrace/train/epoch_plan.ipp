@@ -115,7 +115,7 @@ MILLRACE_INLINE std::string epoch_plan::homes_text() const {
 MILLRACE_INLINE void epoch_plan::advise(const std::shared_ptr<const shard_counts>& counts, const sample_order& order,
                                         const plan_options& options) {
   const std::uint64_t tracks = order.tracks();
-  const std::uint64_t a_step = options.batch * world;
+  const std::uint64_t a_step = detail::multiplied(options.batch, world);
   advise_of_ranks(tracks);
   if (tracks >= a_step && tracks / world >= 8) return;
   order_options more{.tracks = order_options().tracks, .slice = order.slice(), .hosts = order.hosts()};

@@ -566,7 +566,6 @@ class epoch_reader {
       const time_point now = here_.get_executor().now();
       turn.finished(now, {.bytes = r.length(),
                           .total = now - asked,
-                          .held = p.held,
                           .whole = true,
                           .waits = consumer_waits_,
                           .full = full(),
