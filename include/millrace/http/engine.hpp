@@ -47,9 +47,9 @@ engine_options within_descriptors(engine_options o, std::size_t engines) noexcep
 /// inside the timer's action would otherwise be lost until the next one. Connections are kept and reused.
 ///
 /// Between its timers libcurl reports everything by sockets, except, before 8.4.0, while it connects. When an address
-/// swallows the SYN, 7.88.1 closes that socket in silence, and opens the next one only when it is called again, which no
-/// timer does; a socket opened in the same call may have the number of the closed one, and is then not announced either.
-/// So the engine opens the sockets, to watch such a number anew, and with a libcurl before 8.4.0 it has it look at all
+/// swallows the SYN, 7.88.1 closes that socket in silence, and opens the next one only when it is called again, for
+/// which it sets no timer; a socket opened in the same call may have the number of the closed one, and is not announced
+/// then. So the engine opens the sockets, to watch such a number anew, and has a libcurl before 8.4.0 look at all
 /// transfers while one connects: at once when that transfer's socket goes, and every 250 ms.
 class engine final : public executor_service {
  public:
