@@ -45,10 +45,11 @@ TEST_CASE("a consumer that keeps every slot gets an error instead of waiting for
 
 TEST_CASE("a wait that is as long as can be said ends when a batch is let go", "[to_device][slot_wait]") {
   testing::virtual_loop loop;
+  run_context run;
   auto stream = images(100) | batch(2) | to_device(host_device(), {.slots = 1, .slot_wait = duration::max()});
   std::deque<device_batch> kept;
-  block_on(loop, take(stream, kept, 1));
-  spawned<void> asks(loop, take(stream, kept, 1));
+  spawned<void> asks({loop, run, nullptr}, take(stream, kept, 2));
+  run.set_consumer_waits_since(loop.now_ns());
   loop.run_for(24h);
   REQUIRE_FALSE(asks.done());
   kept.pop_front();
