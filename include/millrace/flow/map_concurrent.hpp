@@ -115,7 +115,7 @@ class concurrent_calls {
     const std::size_t bytes = item_bytes(item);
     kept_input_(item);
     if constexpr (has_mark_v<T>) {
-      s.mark = detail::mark_of_item(item);
+      if (marked_item<T> || order_ == order::arrival) s.mark = detail::mark_of_item(item);
       if (order_ == order::arrival) expect(s.mark);
     }
     if constexpr (marked_item<T>) {
