@@ -181,7 +181,7 @@ TEST_CASE("without an ETag a broken part is read once more from its start", "[ht
 TEST_CASE("redirects are followed, a few of them, never from https to http", "[http_storage]") {
   web w;
   const auto to = [](const std::string& location) {
-    return scripted_answer{"HTTP/1.1 302 F\r\nContent-Length: 0\r\nLocation: " + location + "\r\n\r\n", then::keep};
+    return scripted_answer{"HTTP/1.1 302 F\r\nContent-Length: 0\r\nLocation: " + location + "\r\n\r\n", then::fin};
   };
   test::scripted_server away({to(w.server.endpoint() + "/b/k")});
   CHECK(w.read_from(away.url(), 10, 1000) == w.text.substr(10, 1000));
