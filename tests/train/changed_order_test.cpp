@@ -53,8 +53,6 @@ class seen_batch {
   std::uint64_t epoch = 0;
   bool last = false;  // of the epoch
   names keys;         // of its samples
-
-  friend bool operator==(const seen_batch&, const seen_batch&) = default;
 };
 template <class Batch>
 seen_batch seen(const Batch& b) {
