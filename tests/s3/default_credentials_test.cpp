@@ -392,8 +392,8 @@ TEST_CASE("an SSO token is renewed by its refresh token, and the file that has i
     f.answer({token, keys});
     CHECK(f.get() == "AK");
     CHECK(body_of(f.world->requests[0]) ==
-          "{\"clientId\":\"id\",\"clientSecret\":\"se\\\"cret\",\"grantType\":\"refresh_token\",\"refreshToken\":"
-          "\"hidden\"}");
+          "{\"clientId\":\"id\",\"clientSecret\":\"se\\\"cret\",\"refreshToken\":\"hidden\","
+          "\"grantType\":\"refresh_token\"}");
     CHECK(f.world->files[path] ==
           "{\"startUrl\":\"https://x\",\"accessToken\":\"new\",\"expiresAt\":\"2009-02-07T10:46:40Z\",\"clientId\":"
           "\"id\",\"clientSecret\":\"se\\\"cret\",\"refreshToken\":\"next\"}");

@@ -465,10 +465,10 @@ inline std::string sha1_hex(std::string_view text) {
   return out;
 }
 
-/// `text` as a string of JSON.
-inline std::string quoted_json(std::string_view text) {
+/// Appends `text` as a string of JSON, with no copy of it in between: it may be a secret.
+inline void append_quoted(std::string& out, std::string_view text) {
   static constexpr char hex[] = "0123456789abcdef";
-  std::string out = "\"";
+  out += '"';
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
     if (static_cast<unsigned char>(c) < 0x20) {
@@ -479,7 +479,7 @@ inline std::string quoted_json(std::string_view text) {
       out += c;
     }
   }
-  return out + '"';
+  out += '"';
 }
 
 /// "2026-01-31T12:00:00Z"
@@ -514,8 +514,14 @@ class sso_token {
   }
   /// The body of CreateToken.
   std::string request() const {
-    return "{\"clientId\":" + quoted_json(part("clientId")) + ",\"clientSecret\":" + quoted_json(part("clientSecret")) +
-           ",\"grantType\":\"refresh_token\",\"refreshToken\":" + quoted_json(part("refreshToken")) + "}";
+    std::string out;
+    out.reserve(room);
+    for (const char* name : {"clientId", "clientSecret", "refreshToken"}) {
+      append_member(out, name, part(name));
+    }
+    append_member(out, "grantType", "refresh_token");
+    out += '}';
+    return out;
   }
   /// The file with the new token in it, of `answer`, and all else as it was; empty if the answer has none.
   std::string renewed(const text::json_leaves& answer, std::int64_t now) const {
@@ -524,20 +530,30 @@ class sso_token {
     if (access.empty() || !lasts) return {};
     const std::string until = iso8601(now + *lasts);
     std::string out;
-    out.reserve(16 * KiB);  // growing would leave secrets in freed memory
+    out.reserve(room);
     for (const auto& [path, value] : leaves_->all()) {
       std::string_view text = value;
       if (path == "accessToken") text = access;
       if (path == "expiresAt") text = until;
       if (path == "refreshToken") text = answer.find(path).value_or(value);
-      out += (out.empty() ? "{" : ",") + quoted_json(path) + ":" + quoted_json(text);
+      append_member(out, path, text);
     }
-    return out + "}";
+    out += '}';
+    return out;
   }
 
   std::int64_t end = 0;  ///< unix seconds
 
  private:
+  /// Bytes for a document: growing would leave secrets in freed memory.
+  static constexpr std::size_t room = 64 * KiB;
+
+  static void append_member(std::string& out, std::string_view name, std::string_view value) {
+    out += out.empty() ? '{' : ',';
+    append_quoted(out, name);
+    out += ':';
+    append_quoted(out, value);
+  }
   std::string_view part(std::string_view name) const noexcept {
     return leaves_ ? leaves_->find(name).value_or(std::string_view()) : std::string_view();
   }
