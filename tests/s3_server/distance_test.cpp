@@ -130,7 +130,11 @@ TEST_CASE("each prefix has a bucket of tokens, filled at the rate of requests th
   CHECK(reads >= 5);
   CHECK(reads <= 6 + 50 * took.count());
   CHECK(taken("GET /b/test/k") >= 5);  // of another
-  CHECK(taken("DELETE /b/train/none") <= 1);
+  const auto writing = std::chrono::steady_clock::now();
+  const int writes = taken("DELETE /b/train/none");
+  const std::chrono::duration<double> writing_took = std::chrono::steady_clock::now() - writing;
+  CHECK(writes >= 1);
+  CHECK(writes <= 2 + 10 * writing_took.count());
 }
 
 }  // namespace
