@@ -33,15 +33,15 @@ for argument in "$@"; do
 done
 suite=${suite:-bookworm}
 folder=$(realpath -m "${MILLRACE_BUILD:-build/bare-$suite}")
-name=${folder##*/}
+prefix=${folder##*/}
 tree=$folder/tree
 report=$folder/tests.xml
 
 skip() {
   local reason=${1//&/and}
   printf '<testsuite><testcase name="%s" status="notrun"><system-out>skipped: %s</system-out></testcase></testsuite>\n' \
-    "$name" "${reason//</(}" > "$report"
-  echo "skipped: $name: $1"
+    "$prefix" "${reason//</(}" > "$report"
+  echo "skipped: $prefix: $1"
   exit 0
 }
 
@@ -186,7 +186,7 @@ typed bash examples/quickstart.sh || { quickstart=fail status=1; }
 passed_time "bash examples/quickstart.sh"
 
 # One report of both. None where nothing was tested: then the caller counts a failure.
-python3 - "$tree$source/build/default/tests.xml" "$quickstart" "$report" "$name" << 'END'
+python3 - "$tree$source/build/default/tests.xml" "$quickstart" "$report" "$prefix" << 'END'
 import sys
 import xml.etree.ElementTree as tree
 
