@@ -417,7 +417,7 @@ void fail_each_of_a_runtime(std::int64_t step) {
 
 TEST_CASE("no memory: files, in a runtime, on both loops") { fail_each_of_files(3); }
 
-TEST_CASE("no memory: a store, in a runtime, on both loops") { fail_each_of_a_store(5); }
+TEST_CASE("no memory: a store, in a runtime, on both loops") { fail_each_of_a_store(11); }
 
 TEST_CASE("no memory: each allocation, in a runtime, on both loops", "[slow]") {
   fail_each_of_files(1);
