@@ -7,6 +7,7 @@
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/sign_bench.cpp -o sign_bench -lcrypto
 
 #include <cstdio>
+#include <span>
 #include <string>
 
 #include <millrace/base/clock.hpp>
@@ -32,7 +33,7 @@ s3::signing_request request(const s3::header_field& range, const std::string& pa
   s3::signing_request r;
   r.host = "mybucket.s3.eu-west-1.amazonaws.com";
   r.path = path;
-  r.headers = {&range, 1};
+  r.headers = std::span<const s3::header_field>(&range, 1);
   r.region = "eu-west-1";
   return r;
 }

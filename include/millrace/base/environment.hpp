@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include <millrace/version.hpp>
+
 namespace millrace::inline MILLRACE_ABI {
 
 /// A source of environment variables: the process, or a table in a test.

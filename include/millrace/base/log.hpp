@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/version.hpp>
+
 /// \file
 /// Where everything goes that the library says: one sink of the process, which a program may replace.
 ///

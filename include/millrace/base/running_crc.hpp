@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <millrace/version.hpp>
+
 namespace millrace::inline MILLRACE_ABI {
 
 /// The CRCs that object stores keep.

@@ -61,10 +61,10 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
   report out;
   const disk_slots::cursor c = s->read_cursor();
   // There are no more than the index has bytes for, whatever its head says.
-  struct ::stat file = {};
-  if (::fstat(s->index_.get(), &file) != 0) throw io_error::of(errno, "the index cannot be read", at);
+  struct ::stat whole = {};
+  if (::fstat(s->index_.get(), &whole) != 0) throw io_error::of(errno, "the index cannot be read", at);
   const std::uint64_t slots =
-      std::min({c.next, s->entries_, static_cast<std::uint64_t>(file.st_size) / sizeof(entry)});
+      std::min({c.next, s->entries_, static_cast<std::uint64_t>(whole.st_size) / sizeof(entry)});
   out.taken = slots - std::min(slots, c.again_end - c.again);
 
   // Where in the index the entry of each slot is, and 1.

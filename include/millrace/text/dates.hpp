@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include <millrace/version.hpp>
+
 // The proleptic Gregorian calendar without the C library: gmtime and strptime bring time zones, locales and buffers of
 // their own, and <chrono>'s calendar a fifth of a second of compile time.
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/version.hpp>
+
 namespace millrace::text {
 
 /// Checks whether a text is one JSON document (RFC 8259), and says where and why it is not.

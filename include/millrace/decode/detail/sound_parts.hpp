@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <millrace/version.hpp>
+
 namespace millrace::detail {
 
 enum class audio_kind : std::uint8_t { unknown, wav, flac, ogg, mp3, aiff, au, caf, w64 };

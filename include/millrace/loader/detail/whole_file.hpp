@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/version.hpp>
+
 namespace millrace::detail {
 
 /// A file that is there whole or not at all: written to `path` with ".part", which finish() renames. Throws io_error.

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/version.hpp>
+
 namespace millrace::tar::detail {
 
 /// What an object is that is not an archive, from its first bytes: for error messages.

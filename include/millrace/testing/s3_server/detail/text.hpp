@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/version.hpp>
+
 namespace millrace::s3_server::detail {
 
 inline char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
