@@ -55,7 +55,7 @@ def quickstart(program, gpu_probe=None):
     require(len(losses) == 5 and losses[-1] < losses[0] / 2, "a loss that does not fall")
     accuracy = float(re.search(r"has not seen: ([0-9.]+)%", text).group(1))
     require(accuracy > 90, "the accuracy")
-    require("images/s" in text and "write_rows" in text and "next item: p50" in text, "the stage table")
+    require("images/s" in text and "decode_images" in text and "next item: p50" in text, "the stage table")
 
 
 def speech(program):

@@ -16,9 +16,6 @@ namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_COROUTINE_BODY stream<shard> shard_epochs(stream<shard> list, const shard_epochs_options& options) {
   options.rank.check();
-  if (options.epochs == 0) {
-    throw configuration_error("shard_epochs: .epochs is 0, which reads nothing: `endless` has no end");
-  }
   if (options.epochs != endless && options.epochs > UINT64_MAX - options.first_epoch) {
     throw configuration_error("shard_epochs: too many .epochs");
   }

@@ -169,7 +169,7 @@ MILLRACE_INLINE void addresses::well(std::string_view host, const socket_address
       each.count = each.others = 0;
     } else {
       any = true;
-      each.others += each.host == host ? 1 : 0;
+      each.others += each.host == host ? 1U : 0U;
     }
   }
   any_failing_.store(any, std::memory_order_relaxed);
