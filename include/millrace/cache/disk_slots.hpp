@@ -253,6 +253,26 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     char* data() noexcept { return memory.data() + at; }
   };
 
+  /// The right to take slots and to write entries of new keys: of all processes one has it at a time. Dropping it gives
+  /// that back.
+  class allocation {
+   public:
+    allocation() noexcept = default;
+    explicit allocation(disk_slots& of) noexcept : of_(&of) {}
+    allocation(allocation&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+    allocation& operator=(allocation&& other) noexcept {
+      std::swap(of_, other.of_);
+      return *this;
+    }
+    ~allocation() {
+      if (of_ != nullptr) of_->end_allocating();
+    }
+    explicit operator bool() const noexcept { return of_ != nullptr; }
+
+   private:
+    disk_slots* of_ = nullptr;
+  };
+
   disk_slots() = default;
 
   static aligned aligned_bytes(std::size_t size);
@@ -282,7 +302,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   void unlock(std::uint64_t byte) const noexcept;
   void release(std::uint64_t number) noexcept;
   bool begin_writing(std::uint64_t number);
-  bool try_allocating(bool& by_this_process);
+  allocation try_allocating(bool& by_this_process);
   void end_allocating() noexcept;
   std::shared_ptr<owned_fd> open_segment(std::uint64_t number, bool create, int& error) const;
   /// The descriptor of a segment, which this process uses from now on. Null if there is none yet, and with error 0 if
@@ -298,7 +318,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   bool room_for(std::uint64_t more, double share) const noexcept;
 
   MILLRACE_COROUTINE static task<std::int64_t> transfer(file_request r, std::shared_ptr<owned_fd> fd, bytes memory);
-  MILLRACE_COROUTINE task<bool> wait_for_allocating();
+  MILLRACE_COROUTINE task<allocation> wait_for_allocating();
   /// Slots for keys without one: their entries; stops when there is no room.
   MILLRACE_COROUTINE task<int> take_slots(const std::string& name, std::vector<block_part*>& without,
                                           std::size_t& given);

@@ -528,8 +528,9 @@ MILLRACE_INLINE std::vector<disk_slots::block_part> disk_slots::parts_of(std::ui
 
 MILLRACE_INLINE disk_slots::claim disk_slots::try_claim(const std::string& name, std::uint64_t offset,
                                                         std::uint64_t end) {
-  std::unique_lock guard(mutex_);
-  const std::uint64_t number = ++claims_;
+  claim own(shared_from_this(), 0);  // before the guard: what it has so far is given back without the mutex
+  const std::lock_guard guard(mutex_);
+  own.number_ = ++claims_;
   const bool small = end - offset <= grain_bytes;
   for (const block_part& p : parts_of(offset, end)) {
     const place at = place_of(name, p.block);
@@ -542,14 +543,11 @@ MILLRACE_INLINE disk_slots::claim disk_slots::try_claim(const std::string& name,
       const bool more = to - from > grain_bytes || small || h.small;
       overlaps = overlaps || (h.key == at.key && from < to && more);
     }
-    if (overlaps || (!locked && !lock(at.home))) {
-      guard.unlock();
-      release(number);
-      return claim();
-    }
-    held_.push_back(held{number, at.home, at.key, p.begin, p.end, small, false, false});
+    if (overlaps) return claim();
+    held_.push_back(held{own.number_, at.home, at.key, p.begin, p.end, small, false, false});
+    if (!locked && !lock(at.home)) return claim();
   }
-  return claim(shared_from_this(), number);
+  return own;
 }
 
 MILLRACE_INLINE void disk_slots::release(std::uint64_t number) noexcept {
@@ -580,12 +578,12 @@ MILLRACE_INLINE bool disk_slots::begin_writing(std::uint64_t number) {
   return true;
 }
 
-MILLRACE_INLINE bool disk_slots::try_allocating(bool& by_this_process) {
+MILLRACE_INLINE disk_slots::allocation disk_slots::try_allocating(bool& by_this_process) {
   const std::lock_guard guard(mutex_);
   by_this_process = allocating_;
-  if (allocating_ || !lock(allocation_lock)) return false;
+  if (allocating_ || !lock(allocation_lock)) return allocation();
   allocating_ = true;
-  return true;
+  return allocation(*this);
 }
 
 MILLRACE_INLINE void disk_slots::end_allocating() noexcept {
@@ -914,15 +912,16 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
   co_return std::move(out);
 }
 
-MILLRACE_COROUTINE_BODY task<bool> disk_slots::wait_for_allocating() {
+MILLRACE_COROUTINE_BODY task<disk_slots::allocation> disk_slots::wait_for_allocating() {
   // Another process may be stopped. This one goes on, however long a disk takes to make a segment.
   for (int own = 0, others = 0; own < own_waits && others < 2000;) {
     bool by_this_process = false;
-    if (try_allocating(by_this_process)) co_return true;
+    allocation ours = try_allocating(by_this_process);
+    if (ours) co_return std::move(ours);
     ++(by_this_process ? own : others);
     co_await sleep_for(duration(1'000'000));
   }
-  co_return false;
+  co_return allocation();
 }
 
 MILLRACE_COROUTINE_BODY task<int> disk_slots::grow(std::uint64_t slots) {
@@ -959,18 +958,8 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::grow(std::uint64_t slots) {
 
 MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& name, std::vector<block_part*>& without,
                                                          std::size_t& given) {
-  const bool ours = co_await wait_for_allocating();
+  const allocation ours = co_await wait_for_allocating();
   if (!ours) co_return 0;
-  class until_end {
-   public:
-    explicit until_end(disk_slots& s) noexcept : slots_(s) {}
-    until_end(const until_end&) = delete;
-    ~until_end() { slots_.end_allocating(); }
-
-   private:
-    disk_slots& slots_;
-  };
-  const until_end end(*this);
   cursor c = read_cursor();
   for (block_part* const p : without) {
     int error = 0;
@@ -1264,7 +1253,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
 
 MILLRACE_COROUTINE_BODY task<void> disk_slots::note_compared(cached_version version, comparison found_out) {
   const place at = mark_of(version.name);
-  const bool ours = co_await wait_for_allocating();
+  const allocation ours = co_await wait_for_allocating();
   if (!ours) co_return;
   if (const std::optional<found> there = find(at, true)) {
     entry e;
@@ -1276,7 +1265,6 @@ MILLRACE_COROUTINE_BODY task<void> disk_slots::note_compared(cached_version vers
     e.epoch = static_cast<std::uint16_t>(found_out.crc.value_or(0) >> 16);
     put(there->position, e);
   }
-  end_allocating();
 }
 
 }  // namespace millrace::detail
