@@ -119,6 +119,35 @@ TEST_CASE("what fails on the way is asked for again, part by part") {
   }
 }
 
+TEST_CASE("an answer that breaks off after the ETag of what is stored is a success") {
+  for (const bool only_new : {false, true}) {
+    for (const std::size_t size : {5, 2500}) {
+      INFO(size << " bytes, only new: " << only_new);
+      s3_server::background server(small_part_server());
+      s3::put_options o = small_parts;
+      o.only_new = only_new;
+      server.faults().add({.method = "PUT"}, fault::chunked_cut(0));
+      const std::string etag = stored_etag(client_of(server), "s3://b/k", pieces_of(pattern(size), 700), o);
+      CHECK(etag == server.objects().find("b", "k")->etag);
+      CHECK((content_of(server, "k") == pattern(size)));
+      CHECK(server.log().size() == (size < 1000 ? 1 : 5));
+    }
+  }
+}
+
+TEST_CASE("an answer that breaks off in a document, or without an ETag, is no success") {
+  for (const char* answer : {"ETag: \"x\"\r\nContent-Length: 99\r\n\r\n<Error><Code>", "Content-Length: 99\r\n\r\n"}) {
+    const scripted_server server({{"HTTP/1.1 200 OK\r\n" + std::string(answer), scripted_answer::then::fin}});
+    const std::string endpoint = server.url("");
+    s3::config_options o;
+    o.endpoint = endpoint;
+    o.retry.base = std::chrono::microseconds(1);
+    const s3::client c(s3::config(o), s3::credentials("key", "secret"));
+    CHECK_THROWS_AS(stored_etag(c, "s3://b/k", pieces_of("text", 4)), http::error);
+    CHECK(server.requests().size() == 3);
+  }
+}
+
 TEST_CASE("a store under random faults holds what was put, or what was there before") {
   int stored = 0;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {

@@ -120,6 +120,10 @@ TEST_CASE("random faults come at about the asked rate, of every kind, and let re
     CHECK(second.what != k::page);
     CHECK(plan.decide(get(key)).what == k::none);
     CHECK(plan.decide(get(key, "bytes=1-")).what != k::none);
+    CHECK(plan.decide(get(key, "bytes=0-99")).what != k::none);
+    CHECK(plan.decide(get(key, "bytes=7-99")).what != k::none);
+    CHECK(plan.decide(get(key, "bytes=80-99")).what == k::none);  // that is the rest of it
+    CHECK(plan.decide(get(key, "bytes=100-199")).what != k::none);
   }
 }
 

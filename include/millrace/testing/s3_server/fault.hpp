@@ -164,11 +164,13 @@ struct fault_match {
 /// range, listing position) and on how often it was asked for before, and on nothing else.
 struct random_faults {
   std::uint64_t seed = 0;
-  double probability = 0.1;       ///< of each request
-  std::uint64_t per_request = 2;  ///< the most faults for the same question, so that retries get through; 0: no limit
-  bool silent = true;             ///< also broken answers that HTTP libraries report as success
-  bool slow = false;              ///< also stalls and drips: for clients whose time-outs are short
-  bool damage = false;            ///< also flipped bits in objects: only checksums find them
+  double probability = 0.1;  ///< of each request
+  /// The most faults for the same question, so that retries get through; 0: no limit. Ranges with the same end are one
+  /// question here: a client may go on with what has come.
+  std::uint64_t per_request = 2;
+  bool silent = true;   ///< also broken answers that HTTP libraries report as success
+  bool slow = false;    ///< also stalls and drips: for clients whose time-outs are short
+  bool damage = false;  ///< also flipped bits in objects: only checksums find them
   duration longest_pause = std::chrono::milliseconds(10);  ///< of delays, and between the pieces of a drip
 };
 
@@ -215,14 +217,9 @@ class fault_plan {
     std::uint64_t last_;
     std::uint64_t seen_ = 0;
   };
-  class history {
-   public:
-    std::uint64_t asked = 0;
-    std::uint64_t failed = 0;
-  };
-
-  /// What a request asks for, without date and signature.
-  static std::string question(const request& r);
+  /// What a request asks for, without date and signature. `resumable`: a range by its end alone, which stays the same
+  /// where a client goes on with what has come.
+  static std::string question(const request& r, bool resumable);
   static std::uint64_t hash(std::string_view text) noexcept;
 
   fault draw(const request& r);
@@ -231,7 +228,8 @@ class fault_plan {
   std::vector<rule> rules_;
   random_faults random_;
   bool on_ = false;
-  std::map<std::string, history> asked_;
+  std::map<std::string, std::uint64_t> asked_;
+  std::map<std::string, std::uint64_t> failed_;  // by what goes on with a range, too
   std::uint64_t injected_ = 0;
 };
 

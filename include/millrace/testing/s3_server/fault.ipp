@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -41,6 +42,7 @@ MILLRACE_INLINE void fault_plan::randomize(const random_faults& r) {
   random_ = r;
   on_ = true;
   asked_.clear();
+  failed_.clear();
 }
 
 MILLRACE_INLINE void fault_plan::clear() {
@@ -48,6 +50,7 @@ MILLRACE_INLINE void fault_plan::clear() {
   rules_.clear();
   on_ = false;
   asked_.clear();
+  failed_.clear();
 }
 
 MILLRACE_INLINE fault fault_plan::decide(const request& r) {
@@ -87,12 +90,15 @@ MILLRACE_INLINE bool fault_plan::rule::fits(const request& r) {
   return seen_ >= first_ && seen_ <= last_;
 }
 
-MILLRACE_INLINE std::string fault_plan::question(const request& r) {
+MILLRACE_INLINE std::string fault_plan::question(const request& r, bool resumable) {
   std::string text = r.method + '\n' + r.bucket + '\n' + r.key;
   for (const auto& [name, value] : r.query) {
     if (name.compare(0, 6, "X-Amz-") != 0) text += '\n' + name + '=' + value;
   }
-  if (const std::string* range = r.field("range")) text += '\n' + *range;
+  if (const std::string* range = r.field("range")) {
+    text += '\n';
+    text.append(*range, resumable ? std::min(range->rfind('-'), range->size()) : 0);
+  }
   return text;
 }
 
@@ -124,13 +130,12 @@ MILLRACE_INLINE fault fault_plan::draw(const request& r) {
   static constexpr std::size_t louds = sizeof loud / sizeof *loud;
   static constexpr std::size_t silents = sizeof silent / sizeof *silent;
 
-  const std::string asked = question(r);
-  history& h = asked_[asked];
-  ++h.asked;
-  rng random(random_.seed, hash(asked), h.asked);
-  if (random_.per_request != 0 && h.failed >= random_.per_request) return fault();
+  const std::string asked = question(r, false);
+  rng random(random_.seed, hash(asked), ++asked_[asked]);
+  std::uint64_t& failed = failed_[question(r, true)];
+  if (random_.per_request != 0 && failed >= random_.per_request) return fault();
   if (random.uniform() >= random_.probability) return fault();
-  ++h.failed;
+  ++failed;
   std::vector<k> kinds(loud, loud + louds);
   if (random_.silent) kinds.insert(kinds.end(), silent, silent + silents);
   if (random_.slow) kinds.insert(kinds.end(), std::begin(slow), std::end(slow));
