@@ -179,7 +179,10 @@ if [ ${#areas[@]} -gt 0 ]; then
   options+=("-DMILLRACE_TEST_AREAS=$(IFS=';'; echo "${areas[*]}")" -DMILLRACE_TOOLS=OFF -DMILLRACE_EXAMPLES=OFF
     -DMILLRACE_BENCH=OFF)
 fi
-typed MILLRACE_BUILD=build/default bash tests/run.sh "${options[@]}" || status=1
+# Of some areas only what is quick: the other cases repeat these for minutes.
+quick=()
+if [ ${#areas[@]} -gt 0 ]; then quick=('MILLRACE_CTEST=--exclude-regex [.]slow$'); fi
+typed MILLRACE_BUILD=build/default ${quick[@]+"${quick[@]}"} bash tests/run.sh "${options[@]}" || status=1
 passed_time "bash tests/run.sh"
 quickstart=run
 typed bash examples/quickstart.sh || { quickstart=fail status=1; }
