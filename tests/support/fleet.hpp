@@ -74,7 +74,7 @@ class store_model {
   double limit(double now) const {
     return options_.later_limit > 0 && now >= options_.seconds / 2 ? options_.later_limit : options_.limit;
   }
-  /// Whether it takes a request.
+  /// True if it takes a request.
   bool admits(double now) {
     counted_from_ = now >= options_.seconds / 3;
     ++requests;

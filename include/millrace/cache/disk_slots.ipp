@@ -59,7 +59,7 @@ MILLRACE_INLINE bool set_file_lock(int fd, short type, std::uint64_t byte) noexc
   }
 }
 
-/// Whether a file may not be written up to there (RLIMIT_FSIZE): the kernel would end the program by SIGXFSZ.
+/// True if a file may not be written up to there (RLIMIT_FSIZE): the kernel would end the program by SIGXFSZ.
 MILLRACE_INLINE bool beyond_file_limit(std::uint64_t end) noexcept {
   struct ::rlimit most {};
   return ::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY && end > most.rlim_cur;
@@ -265,7 +265,7 @@ MILLRACE_INLINE owned_fd disk_slots::open_folder(const std::string& directory) {
   return fd;
 }
 
-/// Whether a file of the folder begins as those of a cache do.
+/// True if a file of the folder begins as those of a cache do.
 MILLRACE_INLINE bool disk_slots::is_of_a_cache(const char* name) const noexcept {
   const owned_fd fd(::openat(folder_.get(), name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   char magic[sizeof cache_magic] = {};

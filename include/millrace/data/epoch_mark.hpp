@@ -177,7 +177,7 @@ template <class T, class A>
 void move_to_place(std::vector<T, A>& items, const epoch_mark& place) {
   for (T& item : items) detail::move_to_place(item, place);
 }
-/// Whether move_to_place() can.
+/// True if move_to_place() can.
 template <class T>
 inline constexpr bool moves_place_v = has_mark<T> && (has_set_mark<T> || shows_mark<T>);
 template <class T, class A>

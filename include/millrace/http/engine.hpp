@@ -375,7 +375,7 @@ class transfer final : public engine::client, private timer_node {
   }
   void not_connected(const socket_address& a, bool only_one) noexcept;
   void reached_address() noexcept;
-  /// Whether it has ended well counts for its address.
+  /// True if it has ended well counts for its address.
   void judge_address() noexcept;
   /// It has succeeded: what a ranged read took says how fast its address is.
   void measure() noexcept;

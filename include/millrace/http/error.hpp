@@ -53,7 +53,7 @@ inline std::string displayed(const std::string& url) { return millrace::detail::
 /// `url` up to its path, as displayed(): the server that it names.
 std::string displayed_server(const std::string& url);
 
-/// Whether the same request may have another answer than `status` soon: 408, 425, 429, 499, and all 5xx but 501 and
+/// True if the same request may have another answer than `status` soon: 408, 425, 429, 499, and all 5xx but 501 and
 /// 505.
 bool may_pass(int status) noexcept;
 

@@ -111,7 +111,7 @@ class shard_format {
   virtual std::string settings() const { return {}; }
   /// Of the objects that are listed, those that are shards. Throws configuration_error for a list that cannot be.
   virtual std::vector<shard> choose(std::vector<shard> listed) const { return listed; }
-  /// Whether an object that choose() leaves out is one that the format knows: a file of its own beside the shards, or
+  /// True if an object that choose() leaves out is one that the format knows: a file of its own beside the shards, or
   /// another form of one. Of others a line in the log says how many there are.
   virtual bool knows(const shard& /*left_out*/) const { return false; }
   /// Once before indexes are made: reads what objects beside the shards say. `listed` is what was given to choose().

@@ -110,7 +110,7 @@ class retry_policy {
 
   /// Attempts begun so far that counted, the first one included.
   int attempts() const noexcept { return attempts_; }
-  /// Whether the store has asked for fewer requests for longer than retry_options::patience.
+  /// True if the store has asked for fewer requests for longer than retry_options::patience.
   bool out_of_patience() const noexcept { return out_of_patience_; }
 
  private:

@@ -71,13 +71,13 @@ class addresses {
   std::string unwell(std::string_view host, const socket_address& a, time_point now, const char* what);
   /// A request to `a` has succeeded.
   void well(std::string_view host, const socket_address& a) noexcept;
-  /// Whether the latest request to `a` has failed: one that is tried again goes to another address.
+  /// True if the latest request to `a` has failed: one that is tried again goes to another address.
   bool suspect(const socket_address& a, time_point now) const noexcept;
   /// All other addresses fail: this one is not passed over any more.
   void needed(const socket_address& a) noexcept;
 
   bool passes_over(const socket_address& a, time_point now) const noexcept;
-  /// Whether it is passed over because it is slow or its requests fail: connections that are open are not used any
+  /// True if it is passed over because it is slow or its requests fail: connections that are open are not used any
   /// more, either.
   bool slow(const socket_address& a, time_point now) const noexcept;
   /// How often an address began to be passed over.

@@ -74,7 +74,7 @@ class wake_event {
 static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT && POLLERR == EPOLLERR && POLLHUP == EPOLLHUP,
               "epoll and poll name the same events with the same bits");
 
-/// Whether a system call has failed because this kernel does not have it, or a filter of system calls refuses it.
+/// True if a system call has failed because this kernel does not have it, or a filter of system calls refuses it.
 inline bool is_missing_call(int code) noexcept { return code == ENOSYS || code == EPERM || code == EACCES; }
 
 /// A level-triggered epoll set whose events carry a tag.

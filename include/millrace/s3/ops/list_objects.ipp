@@ -203,7 +203,7 @@ class split_listing {
 
   /// The next objects; none at the end.
   MILLRACE_COROUTINE task<std::vector<listed_object>> next();
-  /// Whether keys that have been given come again.
+  /// True if keys that have been given come again.
   bool lists_again() const noexcept { return lists_again_; }
   /// Logs a line about the listing, once.
   void log(const std::string& what) const;
@@ -224,7 +224,7 @@ class split_listing {
   void take(key_range& r, list_page page);
   /// From `r` on, whose keys up to here are right, page after page.
   void go_on_alone(key_range& r, const std::string& why);
-  /// Whether `n` begins with the keys that `r`, before it, has seen after its end, as far as both are known.
+  /// True if `n` begins with the keys that `r`, before it, has seen after its end, as far as both are known.
   static bool joins(const key_range& r, const key_range& n) noexcept;
   /// What follows the first range, page after page: start-after may have left out keys of ranges whose keys do not
   /// ascend. `r`, the range that is given now, goes on by itself if it is the first.

@@ -155,7 +155,7 @@ MILLRACE_INLINE bool clock_differs(const session& s, const http::response_head& 
   return theirs && (*theirs - s.now() > 4 * 60 || s.now() - *theirs > 4 * 60);
 }
 
-/// Whether a field of S3's is in it, x-amz-request-id say; other servers on the way have none (a firewall of AWS's
+/// True if a field of S3's is in it, x-amz-request-id say; other servers on the way have none (a firewall of AWS's
 /// sends x-amzn-waf-action).
 MILLRACE_INLINE bool is_from_s3(const http::response_head& head) noexcept {
   for (const auto& [name, value] : head.fields) {
@@ -164,7 +164,7 @@ MILLRACE_INLINE bool is_from_s3(const http::response_head& head) noexcept {
   return false;
 }
 
-/// Whether a success is an answer to `op`, as far as its head tells. A document or the ETag of what was stored is
+/// True if a success is an answer to `op`, as far as its head tells. A document or the ETag of what was stored is
 /// judged by its reader; an object, or the head of one, may be of any bytes, so its head has to be a store's.
 MILLRACE_INLINE bool is_answer(const operation& op, const http::response_head& head) noexcept {
   if (head.status == 204) return op.method == "DELETE";

@@ -196,7 +196,7 @@ class held_samples {
     r.done = true;
     if (r.leaves < options_.batch) --early_left_;
   }
-  /// Whether its turn has come.
+  /// True if its turn has come.
   bool begin(range& r) {
     const auto length = static_cast<std::size_t>(r.end - r.begin);
     const bool early = r.leaves < options_.batch;

@@ -504,7 +504,7 @@ class sso_token {
   }
 
   std::string_view access() const noexcept { return part("accessToken"); }
-  /// Whether it has what the service wants for a new one, and the registration of the client still stands.
+  /// True if it has what the service wants for a new one, and the registration of the client still stands.
   bool renewable(std::int64_t now) const {
     for (const char* name : {"refreshToken", "clientId", "clientSecret"}) {
       if (part(name).empty()) return false;

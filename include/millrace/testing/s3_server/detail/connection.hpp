@@ -218,7 +218,7 @@ class shared_state {
   std::map<std::string, token_bucket> prefixes;  // likewise
 };
 
-/// Whether the prefix of `r` has a token left for it, as options::away says; takes it.
+/// True if the prefix of `r` has a token left for it, as options::away says; takes it.
 bool takes_token(shared_state& s, const request& r, time_point now);
 
 /// From a request to the first byte of its answer, as options::away says: drawn anew for each.
