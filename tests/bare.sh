@@ -179,7 +179,7 @@ if [ ${#areas[@]} -gt 0 ]; then
   options+=("-DMILLRACE_TEST_AREAS=$(IFS=';'; echo "${areas[*]}")" -DMILLRACE_TOOLS=OFF -DMILLRACE_EXAMPLES=OFF
     -DMILLRACE_BENCH=OFF)
 fi
-# Of some areas only what is quick: the other cases repeat these for minutes.
+# If areas are named, only quick cases run: the others repeat these for minutes.
 quick=()
 if [ ${#areas[@]} -gt 0 ]; then quick=('MILLRACE_CTEST=--exclude-regex [.]slow$'); fi
 typed MILLRACE_BUILD=build/default ${quick[@]+"${quick[@]}"} bash tests/run.sh "${options[@]}" || status=1

@@ -40,7 +40,7 @@ namespace millrace::inline MILLRACE_ABI {
 ///     const mill::dataset train(s3, "s3://corpus/train-", {.index = "train.index",
 ///                                                          .format = mill::parquet({.columns = {"jpg", "label"}})});
 ///
-/// Of the objects that are listed, those whose names end in ".parquet", ".parq" or ".pq", in letters of either case,
+/// The listed objects whose names end in ".parquet", ".parq" or ".pq", in letters of either case,
 /// are read; where none does, all. A line in the log says how many are left out. A sample's key is the file's name, `#`
 /// and the number of the row, among those of the row groups that parquet_options::where leaves in; `s.from.ordinal` is
 /// that number.
@@ -123,7 +123,7 @@ class parquet_description {
     std::vector<parquet_stretch> stretches;
   };
   std::vector<group> groups;
-  /// Of its fields; nothing where the index was made before it said so: then the footer says it.
+  /// Descriptions of its fields; empty if the index was made before it had them: then the footer has them.
   std::optional<std::vector<shard_field>> fields;
   std::string footer;
 

@@ -144,7 +144,7 @@ class sample_source {
     std::optional<std::uint64_t> samples = std::nullopt;  ///< where an index says it
     bool least = false;  ///< there are more bytes: each file of a sample has a header, and it is not known how many
   };
-  /// What all samples are in tar shards. Reads the index of tar shards where `count` asks for the number of samples.
+  /// The total of all samples in tar shards. Reads the index of tar shards if `count` asks for the number of samples.
   as_tars written(bool count) const {
     constexpr std::uint64_t block = 512;
     as_tars out;

@@ -74,7 +74,7 @@ std::string scanned(const mill::shard_format& format, const std::string& url, co
   }
 }
 
-/// What is read by an index is inside of the file.
+/// All bytes that an index names are inside of the file.
 void read_samples(const mill::shard_format& format, const std::string& index_text, const std::string& file) {
   try {
     std::string_view rest = index_text;

@@ -58,7 +58,7 @@ async_generator<std::string> one_by_one(int n, std::atomic<int>& taken) {
   }
 }
 
-/// The same with the loop's thread kept meanwhile, by a function of the program, say.
+/// A source that keeps the loop's thread meanwhile, as a function of the program does.
 async_generator<std::string> in_one_turn(int n, std::atomic<int>& taken) {
   for (int i = 0; i < n; ++i) {
     for (const std::int64_t since = monotonic_ns(); taken < i; std::this_thread::yield()) {

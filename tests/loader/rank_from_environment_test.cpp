@@ -90,7 +90,7 @@ TEST_CASE("an Indexed Job of Kubernetes needs to say how many pods it has") {
   CHECK(r.world_size == 4);
   CHECK(std::string(r.source) == "Kubernetes");
   CHECK_THROWS_AS(from({{"JOB_COMPLETION_INDEX", "4"}, {"MILLRACE_WORLD_SIZE", "4"}}), configuration_error);
-  // What the pod starts has ranks of its own.
+  // A launcher that the pod starts gives ranks of its own.
   CHECK(from(torchrun + variables{{"JOB_COMPLETION_INDEX", "1"}}).index == 3);
   CHECK(from({{"JOB_COMPLETION_INDEX", "1"}, {"MILLRACE_RANK", "0"}, {"MILLRACE_WORLD_SIZE", "2"}}).index == 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What ends work of a loop must not throw: it asks for no memory.
+// Functions that end work of a loop must not throw: they ask for no memory.
 
 #include <millrace/loop/ring_loop.hpp>
 

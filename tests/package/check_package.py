@@ -308,7 +308,7 @@ class package:
             _, output = self.configure("newer", "-DCOMPONENTS=parquet", f"-DArrow_DIR={folder}", f"-DParquet_DIR={folder}",
                                        "-DMILLRACE_PYTHON3=OFF", environment={"MILLRACE_PYARROW": ""}, succeeds=taken)
             expect(taken != ("needs Arrow 24 and its Parquet library" in output), f"Arrow {version}: {output}")
-            # As a wheel has it.
+            # A wheel has it so.
             major = version.split(".")[0]
             wheel = folder / "pyarrow"
             files = {"include/arrow/util/config.h": f"#define ARROW_VERSION_MAJOR {major}\n",

@@ -97,7 +97,7 @@ std::string written(const std::shared_ptr<arrow::Table>& table, ::parquet::Write
   return need_ok(out->Finish())->ToString();
 }
 
-/// What a training of these files says.
+/// The failure or the samples of a training of these files.
 std::string said_of(const std::vector<std::pair<std::string, std::string>>& files, parquet_options how = {}) {
   runtime rt;
   const auto store = std::make_shared<test::dataset_store>(1);
@@ -155,7 +155,7 @@ TEST_CASE("files of one Parquet dataset have columns whose bytes mean the same",
   CHECK_THAT(said_of({{"a.parquet", less}, {"b.parquet", whole}}),
              Contains("a.parquet: parquet: there is no field \"u\", which b.parquet has (int64)"));
   CHECK(said_of({{"a.parquet", whole}, {"b.parquet", less}}, {.columns = {"t"}}) == "no error");
-  // Of a class only the text becomes a field.
+  // Only the text of a class becomes a field.
   CHECK(
       said_of({{"a.parquet", whole}, {"b.parquet", file_of({{"t", numbers<arrow::Int32Builder>()}, {"u", numbers()}})}},
               {.columns = {"u"}, .label = "t"}) == "no error");

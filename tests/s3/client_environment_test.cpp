@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/s3/client.hpp>
 
-// What checksum() gives is complete by that header alone, where the bodies are compiled once, too.
+// The type that checksum() returns is complete by that header alone, also where the bodies are compiled once.
 static_assert(sizeof(millrace::s3::object_checksum) > 0);
 
 #include <unistd.h>

@@ -270,7 +270,7 @@ TEST_CASE("what is stored only where it is new is no refusal of itself when the 
                         fault::refuse(500, "InternalError"));
     CHECK(refused(c, pieces_of(pattern(size), 700), o).code() == "PreconditionFailed");
     CHECK(content_of(server, "k") == "another");
-    // Where it cannot be looked at, the refusal says so.
+    // The refusal says so if it cannot be looked at.
     server.faults().add({.method = size > 1000 ? "POST" : "PUT", .nth = size > 1000 ? 2u : 1u},
                         fault::refuse(500, "InternalError"));
     server.faults().add({.method = "HEAD"}, fault::refuse(403, "AccessDenied"));

@@ -87,7 +87,7 @@ struct fixture {
     CHECK((p.data.view() == std::string_view(all).substr(block * MiB, MiB)));
     return store->reads - before;
   }
-  /// The same of all blocks of another object at once.
+  /// Reads all blocks of another object at once.
   std::uint64_t read_other() {
     const std::string& all = store->objects.at("mem:b");
     const std::uint64_t before = store->reads;

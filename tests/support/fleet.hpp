@@ -33,7 +33,7 @@
 
 namespace millrace::test {
 
-/// What a fleet does, and what it reads from.
+/// The behaviour of a fleet, and the store that it reads from.
 class fleet_options {
  public:
   int ranks = 8;

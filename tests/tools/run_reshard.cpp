@@ -500,7 +500,7 @@ void check_reshard(const tools_under_test& t, mill::s3_server::background& serve
   require(indexed.text.find("without an index") == std::string::npos, "the index was not found");
   require_said(run(t.reshard + " " + text + " " + to("text_indexed") + spool), 0, "3 samples");
   require(by_tarfile(to("text_indexed")) == lines, "other lines were written by the index");
-  // As many shards as are written: by the number of samples, and by their bytes in a tar.
+  // The plan has as many shards as are written: by the number of samples, and by their bytes in a tar.
   for (const std::string bound : {"--shard-samples 1", "--shard-bytes 1kB"}) {
     const std::string out = to("bound" + bound.substr(8, 2));
     require_said(run(t.reshard + " " + text + " " + out + " --dry-run " + bound), 0, "destination: about 3 shards of ");

@@ -46,7 +46,7 @@ test::settings settings_of(std::uint32_t index, std::uint32_t world, std::uint64
       .seed = 3, .epochs = epochs, .batch = 4, .rank = {.index = index, .world_size = world}, .tracks = 12, .slice = 4};
 }
 
-/// What a training sees of a batch.
+/// A batch as a training sees it.
 class seen_batch {
  public:
   std::size_t size = 0;
@@ -286,7 +286,7 @@ TEST_CASE("take() counts anew after a resume, so there is no state", "[places]")
   runtime rt = quiet();
   auto run = rt.run(data.open(settings_of(0, 1)) | take(20) | batch());
   CHECK_THROWS_WITH(run.state(), Contains("take() after epochs() would count anew") && Contains("stop_after()"));
-  // What does end a training, and goes on.
+  // stop_after() ends a training that goes on.
   auto first = rt.run(data.open(settings_of(0, 1)) | batch());
   first.stop_after(5);
   std::size_t batches = 0;

@@ -153,7 +153,7 @@ TEST_CASE("a plan says what would be better") {
   };
   CHECK(advice({.world = 8, .batch = 32}).empty());
   CHECK(advice({.world = 7, .batch = 32}) == "The ranks do not divide the tracks: some slices are read by two ranks.");
-  // Of one shard, each order is as good as another.
+  // All orders of one shard are as good.
   CHECK(advice({.world = 160, .batch = 1}).empty());
   const auto of_shards = [](const std::vector<std::uint64_t>& samples, const plan_options& o) {
     return epoch_plan::of(counted(samples), 100000, o);
@@ -161,7 +161,7 @@ TEST_CASE("a plan says what would be better") {
   CHECK_THAT(of_shards(std::vector<std::uint64_t>(1000, 100), {.batch = 64, .order = {.tracks = 2}}).advice.at(0),
              Catch::Matchers::Contains("There are fewer tracks than samples in a step of all ranks: 960 tracks would "
                                        "shuffle better."));
-  // As many as there are slices, where the plan of them says so, too: each one more costs a request.
+  // No more tracks than slices are advised: each one more costs a request.
   const auto of_tracks = [&](std::uint64_t tracks) {
     return of_shards({200, 200, 200}, {.batch = 16, .order = {.tracks = tracks, .slice = 64}});
   };

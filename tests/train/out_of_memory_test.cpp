@@ -93,7 +93,7 @@ namespace {
 using namespace millrace;
 using test::tar_dataset;
 
-/// What a child tells its parent.
+/// The report of a child to its parent.
 struct progress {
   std::int64_t at = 0;      // the allocation that fails now
   std::int64_t failed = 0;  // how many runs ended in bad_alloc
@@ -167,7 +167,7 @@ void fail_each(const std::function<bool()>& right, std::int64_t step = 1, std::i
   ::munmap(memory, sizeof(progress));
 }
 
-/// Of a batch its items, and of a number that many.
+/// The number of items of a batch, or the number itself.
 template <class T>
 std::size_t count_of(const T& item) {
   if constexpr (std::is_same_v<T, std::size_t>) {
@@ -188,7 +188,7 @@ std::size_t on_virtual_time(stream<T> in) {
   testing::virtual_loop loop;
   return block_on(loop, items_of(std::move(in)));
 }
-/// What a training gives, in batches of so many samples.
+/// A training in batches of so many samples.
 test::delivered trained(stream<sample> in, std::size_t batch, std::size_t most = 1'000'000) {
   testing::virtual_loop loop;
   test::delivered out;

@@ -175,7 +175,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// The size of an object, by the header of one of its blocks; nothing where that is not here.
   MILLRACE_COROUTINE task<std::optional<std::uint64_t>> total_of(cached_version wanted, std::uint64_t block);
 
-  /// What is known of the bytes of a version.
+  /// The facts known about the bytes of a version.
   class comparison {
    public:
     comparison() = default;
@@ -211,7 +211,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::uint32_t generation = 0;  // of the slot's content
     std::uint16_t filled = 0;      // grains that are there; 0: none
     std::uint16_t epoch = 0;       // of the segment: of another one, the entry is void
-                                   // Of a comparison(): no_slot, a CRC of the ETag, and in these two that of the bytes.
+                                   // A comparison() has no_slot, a CRC of the ETag, and in these two that of the bytes.
     std::uint32_t crc = 0;         // of what is before it
   };
   struct slot_header;

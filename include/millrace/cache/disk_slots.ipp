@@ -284,7 +284,7 @@ MILLRACE_INLINE void disk_slots::check_folder() const {
     const std::string name = one->d_name;
     struct ::stat s {};
     if (name == "." || name == ".." || name == "lost+found") continue;
-    // As a process leaves it that is killed while it begins a cache.
+    // A process that is killed while it begins a cache leaves it so.
     if (name == "locks" && ::fstatat(folder_.get(), "locks", &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode) &&
         s.st_size == 0) {
       continue;
@@ -331,7 +331,7 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
   made->locks_ = open_with_locks(made->folder_.get(), "locks", flags);
   if (made->locks_->get() < 0) throw io_error::of(errno, "the file locks of a cache cannot be opened", at);
   made->keep_private(made->locks_->get(), "locks");
-  // What tells the folder from another one, whatever becomes of the index.
+  // This tells the folder from another one, whatever becomes of the index.
   if (!made->is_of_a_cache("locks") &&
       ::pwrite(made->locks_->get(), cache_magic, sizeof cache_magic, 0) != sizeof cache_magic) {
     throw io_error::of(errno, "the file locks of a cache cannot be written", at);
@@ -723,7 +723,7 @@ MILLRACE_INLINE void disk_slots::not_there(const std::string& name,
   for (const auto& [block, generation] : wrong) take_out(place_of(name, block), &generation);
 }
 
-/// What stands for an ETag in the entry of a comparison, with or without a CRC of the bytes.
+/// The number that stands for an ETag in the entry of a comparison, with or without a CRC of the bytes.
 MILLRACE_INLINE std::uint32_t disk_slots::tag_sum(const std::string& etag, bool with_crc) {
   const std::string tag = plain_etag(etag) + (with_crc ? "" : "\n");
   return crc32c(0, tag.data(), tag.size());

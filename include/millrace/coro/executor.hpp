@@ -126,7 +126,7 @@ class timer_queue {
   }
   /// The first of two that are above all others of theirs; the other one is below it then. Null: none.
   static timer_node* joined(timer_node* a, timer_node* b) noexcept;
-  /// The same of all in a row of siblings.
+  /// Joins all in a row of siblings.
   static timer_node* joined(timer_node* siblings) noexcept;
 
   timer_node* first_ = nullptr;

@@ -102,7 +102,7 @@ class concurrent_calls {
     spawned<void> work;
   };
 
-  /// What is worked on of an epoch, in order of arrival: no item of a later one comes before these.
+  /// The items of an epoch that are worked on, in order of arrival: no item of a later epoch comes before them.
   struct arrivals {
     std::uint64_t epoch = 0;
     std::size_t under_way = 0;

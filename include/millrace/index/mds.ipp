@@ -147,7 +147,7 @@ class mds_hash {
  public:
   virtual ~mds_hash() = default;
   virtual void add(std::string_view piece) = 0;
-  /// Of all of it, in hexadecimal; the hash is finished then.
+  /// The hash of all pieces, in hexadecimal; the hash is finished then.
   virtual std::string digits() = 0;
 };
 

@@ -87,7 +87,7 @@ class shard_field {
   shard_field() = default;
   shard_field(std::string called, std::string its_meaning) : name(std::move(called)), meaning(std::move(its_meaning)) {}
   std::string name;
-  /// What its bytes are, the same words where they mean the same: "list of int32". Empty: not known.
+  /// The kind of its bytes, in the same words for the same meaning: "list of int32". Empty: not known.
   std::string meaning;
   friend bool operator==(const shard_field&, const shard_field&) = default;
 };

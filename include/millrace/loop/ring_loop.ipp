@@ -125,7 +125,7 @@ MILLRACE_INLINE void prepare(io_uring_sqe* e, const file_request& r) noexcept {
       io_uring_prep_write(e, r.fd, r.data, size, r.offset);
       break;
     case file_request::kind::allocate:
-      // As io_uring_prep_fallocate(), whose numbers have a sign in liburing 2.3 and none in 2.9.
+      // This is io_uring_prep_fallocate(), whose numbers have a sign in liburing 2.3 and none in 2.9.
       io_uring_prep_rw(IORING_OP_FALLOCATE, e, r.fd, nullptr, 0, r.offset);
       e->addr = r.size;
       break;

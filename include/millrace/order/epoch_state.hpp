@@ -40,7 +40,7 @@ void check_state(const text::json_leaves& state, std::string text);
 /// `world_size` is not 0.
 class epoch_state {
  public:
-  /// Of a text with `steps`; of others it is 2, which earlier programs read.
+  /// The version of a text with `steps`. Other texts have version 2, which earlier programs read.
   static constexpr std::uint64_t version = 3;
 
   std::uint64_t seed = 0;
@@ -62,7 +62,7 @@ class epoch_state {
   /// With several ranks after pack(): the rank that this state is for. Left out if it is for all.
   std::uint64_t rank = 0;
   std::uint64_t world_size = 0;
-  /// Of such a state: the steps of the epoch that all ranks have taken (epoch_mark::steps), so that ranks can compare
+  /// The steps of the epoch that all ranks have taken in such a state (epoch_mark::steps), so that ranks can compare
   /// them. 0: not known, and left out of the text.
   std::uint64_t steps = 0;
   /// Samples before this position that could not be read by the rank that wrote the state, by the numbers of their

@@ -334,7 +334,7 @@ inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& o
   const auto scaled = [](std::uint64_t n, double by) {
     return static_cast<std::uint64_t>(static_cast<double>(n) * by + 0.5);
   };
-  // Of a slice that a track has in part, the samples lie apart: a visit is several requests.
+  // The samples of a slice that a track has in part lie apart: a visit is several requests.
   const bool in_part = !order.by_groups() && plan.samples / order.tracks() < 4 * options.order.slice;
   if (e.piece < options.order.slice || indexes.selection() != nullptr || in_part) {
     const double before = static_cast<double>(plan.requests);

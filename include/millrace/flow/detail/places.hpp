@@ -58,14 +58,14 @@ U entry_in_place(const F& f, [[maybe_unused]] epoch_mark mark, const char* stage
 template <class U, class F>
 inline constexpr bool has_entry_in_place = has_in_place_of<F, U> || can_be_empty<U>;
 
-/// What a stage that takes a policy declares about it.
+/// Declares what a failure policy may do to the ranks.
 template <class U>
 stream<U> declare_policy(stream<U> made, const failure_policy& policy) {
   if (policy.then != on_failure::stop) return made;
   return std::move(made).declares(place_effect::ends_alone, 0, cannot_end_alone);
 }
 
-/// What a stage that yields items of type U in another order than theirs declares about places.
+/// Declares that a stage yields items of type U in another order than theirs.
 template <class U>
 stream<U> declare_reordered(stream<U> made) {
   if constexpr (has_mark_v<U> && !moves_place_v<U>) {
@@ -75,7 +75,7 @@ stream<U> declare_reordered(stream<U> made) {
   }
 }
 
-/// What a stage that calls F for items of type T declares about places.
+/// Declares what a stage that calls F for items of type T does with places.
 template <class T, class F, class U>
 stream<U> declare_mapped(stream<U> made, const failure_policy& policy) {
   const bool skips = policy.then == on_failure::skip;  // it may leave items out

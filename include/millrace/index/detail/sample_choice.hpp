@@ -52,7 +52,7 @@ class sample_choice {
   virtual std::uint32_t of(const indexed_sample& s) const = 0;
   /// Throws configuration_error where it is not for a dataset of so many samples.
   virtual void check(std::uint64_t /*samples*/) const {}
-  /// Where numbers alone decide: calls `take` with the ranges [begin, end) of the `samples` that are taken, in order,
+  /// If numbers alone decide, calls `take` with the ranges [begin, end) of the `samples` that are taken, in order,
   /// and returns true. Else each sample is asked for.
   virtual bool by_numbers(std::uint64_t /*samples*/,
                           const std::function<void(std::uint64_t, std::uint64_t)>& /*take*/) const {

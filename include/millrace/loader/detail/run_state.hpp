@@ -441,7 +441,7 @@ class blocking_queue {
     if (taken_ >= limit_ && !(ended_ && items_.empty())) stopped_ = true;
   }
 
-  /// What the thread waits for: nothing, what is made in a while, the next item.
+  /// The thing that the thread waits for: nothing, several items, the next item.
   enum class waiting : unsigned char { no, for_several, for_one };
   static constexpr duration most_late = duration(200'000);
 

@@ -336,7 +336,7 @@ class arrow_column {
   bool is_label = false;
   std::vector<arrow_chunk> chunks;
 
-  /// Of times that Arrow has in nanoseconds, by the same in seconds.
+  /// Refuses times that wrapped in nanoseconds, by comparing them with the same times in seconds.
   void compare_seconds(const arrow_column& seconds) {
     if (seconds.chunks.size() != chunks.size()) throw std::runtime_error("Arrow reads it in other parts a second time");
     for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i].compare_seconds(seconds.chunks[i]);

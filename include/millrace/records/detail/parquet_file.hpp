@@ -59,7 +59,7 @@ class parquet_field {
   bool ragged = false;        ///< a list: a row has as many elements as its bytes hold
   bool text = false;          ///< Unicode text, or a list of texts, and not binary data
   std::string arrow;          ///< the column's type as Arrow shows it: "list<element: int32>", "timestamp[us]"
-  /// What its bytes are, which all files of a dataset must have in common: "list of int32", "timestamp[us]". Empty: of
+  /// The kind of its bytes, which all files of a dataset must share: "list of int32", "timestamp[us]". Empty for
   /// a column that has nulls alone.
   std::string meaning;
 };

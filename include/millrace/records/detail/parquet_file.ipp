@@ -581,7 +581,7 @@ class parquet_schema_reader {
     }
     roots.push_back({root_, {columns.front()}});
   }
-  /// What the bytes of an element are, the same for types whose bytes mean the same.
+  /// The kind of an element's bytes, the same for types whose bytes mean the same.
   static std::string meaning_of(const ::arrow::DataType& t) {
     using id = ::arrow::Type;
     switch (t.id()) {
@@ -859,7 +859,7 @@ class parquet_group_reader {
              " on, and the data of the file end at byte " + std::to_string(end),
          std::nullopt, column);
   }
-  /// Of some old files Arrow reads up to 100 bytes more (see check_apart()), which may be of the footer.
+  /// Arrow reads up to 100 bytes more of some old files (see check_apart()), which may belong to the footer.
   void add(const ::arrow::io::ReadRange& r, parquet_group& made, const std::string& column) {
     const std::int64_t end = static_cast<std::int64_t>(from_.size - from_.footer) - r.offset;
     check_place(r.offset, std::min(r.length, std::max<std::int64_t>(end, 0)), column);
@@ -1003,7 +1003,7 @@ class parquet_page_head {
   std::size_t bytes() const noexcept { return bytes_; }
   std::int64_t unpacked() const noexcept { return unpacked_; }
   std::int64_t packed() const noexcept { return packed_; }
-  /// Of a page that is a dictionary.
+  /// The number of values of a page that is a dictionary.
   std::int64_t dictionary_values() const noexcept { return values_; }
 
  private:
@@ -1178,7 +1178,7 @@ MILLRACE_INLINE std::shared_ptr<const parquet_rows> parquet_file::decode(std::si
       with_arrow([&] { read_root(*arrow, root.name, root.leaves, made->columns_); }, object_, offset,
                  shown(group) + ", column \"" + root.name + '"');
     }
-    // Of an INT96 Arrow makes nanoseconds, which wrap beyond the years 1677 to 2262: seconds tell which.
+    // Arrow makes nanoseconds of an INT96, which wrap beyond the years 1677 to 2262: seconds tell which.
     std::vector<std::unique_ptr<arrow_column>> seconds(metadata_->leaves.size());
     for (const parquet_metadata::root& root : metadata_->roots) {
       std::vector<int> times;

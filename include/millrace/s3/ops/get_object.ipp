@@ -31,7 +31,7 @@
 
 namespace millrace::s3::detail {
 
-/// What turns off that the store is asked for checksums.
+/// The setting that turns off requests for checksums.
 inline constexpr const char* checksum_setting =
     "AWS_RESPONSE_CHECKSUM_VALIDATION=when_required, or config_options::validate_checksums, leaves that out";
 

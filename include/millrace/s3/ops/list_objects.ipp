@@ -226,7 +226,7 @@ class split_listing {
   void go_on_alone(key_range& r, const std::string& why);
   /// True if `n` begins with the keys that `r`, before it, has seen after its end, as far as both are known.
   static bool joins(const key_range& r, const key_range& n) noexcept;
-  /// What follows the first range, page after page: start-after may have left out keys of ranges whose keys do not
+  /// Lists all after the first range again, page after page: start-after may leave keys out in ranges whose keys do not
   /// ascend. `r`, the range that is given now, goes on by itself if it is the first.
   MILLRACE_COROUTINE void list_again(key_range& r, const std::string& why);
   /// `r` continues with the keys after its end.

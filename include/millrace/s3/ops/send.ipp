@@ -66,7 +66,7 @@ MILLRACE_INLINE void give_up(const retry_policy& policy, const session& s, const
   }
 }
 
-/// What S3 counts the requests of together: "s3://bucket/train/".
+/// The prefix whose requests S3 counts together: "s3://bucket/train/".
 MILLRACE_INLINE std::string counted_prefix(const operation& op) {
   const std::string& key = op.key.empty() ? op.prefix : op.key;
   std::string name = "s3://" + op.bucket + "/";

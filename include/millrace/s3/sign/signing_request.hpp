@@ -44,7 +44,7 @@ class owned_fields {
   std::vector<std::pair<std::string, std::string>> fields_;
 };
 
-/// What a signer signs: exactly the bytes that will be sent. It owns them.
+/// The request that a signer signs: exactly the bytes that will be sent. It owns them.
 struct signing_request {
   /// Upper case.
   std::string method = "GET";

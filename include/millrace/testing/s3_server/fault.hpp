@@ -217,7 +217,7 @@ class fault_plan {
     std::uint64_t last_;
     std::uint64_t seen_ = 0;
   };
-  /// What a request asks for, without date and signature. `resumable`: a range by its end alone, which stays the same
+  /// The question of a request, without date and signature. `resumable`: a range by its end alone, which stays the same
   /// where a client goes on with what has come.
   static std::string question(const request& r, bool resumable);
   static std::uint64_t hash(std::string_view text) noexcept;

@@ -178,7 +178,7 @@ class held_samples {
   }
   /// What the first batch waits for has the link for itself, as many requests as the store is seen to take; then there
   /// are a few at a time, which leave to readers whose consumer waits what is beyond their share.
-  /// What cannot be begun, for lack of memory, has failed: tasks call this whose exceptions have no reader.
+  /// A request that cannot be begun, for lack of memory, fails its sample: the tasks that call this have no reader.
   void begin_requests() noexcept {
     while (!waiting_.empty()) {
       range& r = *waiting_.front();

@@ -490,7 +490,7 @@ inline std::string iso8601(std::int64_t seconds) {
   return out;
 }
 
-/// What `aws sso login` has left in ~/.aws/sso/cache, and this renews there. Its texts are secrets.
+/// A file that `aws sso login` has left in ~/.aws/sso/cache, and that is renewed there. Its texts are secrets.
 class sso_token {
  public:
   /// Throws configuration_error, with `remedy`, if the file is none.
