@@ -138,7 +138,8 @@ MILLRACE_INLINE void detail::count_retry(executor& ex, bool throttled, const std
     try {
       reason = e.what();
       if (throttled) counts->throttles.add(reason);
-    } catch (...) {  // no memory for the reason
+    } catch (...) {  // no memory for the reason: it counts without one
+      if (throttled) counts->throttles.add();
     }
   } catch (...) {
   }
