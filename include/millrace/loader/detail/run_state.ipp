@@ -234,7 +234,8 @@ MILLRACE_INLINE progress_line::~progress_line() {
     std::string table = metrics_.snapshot().table();
     table.pop_back();  // its last line's end
     log_line(executor_, table, log_level::info);
-  } catch (...) {  // no memory for the table
+  } catch (...) {
+    executor_.runtime().log(log_record(log_level::warning, "millrace: there is no memory for the table of stages"));
   }
 }
 
@@ -256,7 +257,8 @@ MILLRACE_INLINE void progress_line::report() noexcept {
   std::optional<run_stats> now;
   try {
     now.emplace(metrics_.snapshot());
-  } catch (...) {  // no memory for the figures
+  } catch (...) {
+    executor_.runtime().log(log_record(log_level::warning, "millrace: there is no memory for a report of the figures"));
     return;
   }
   options_.report(options_.report_context, *now);
@@ -271,7 +273,8 @@ MILLRACE_INLINE void progress_line::write() noexcept {
   try {
     const run_stats s = metrics_.snapshot();
     log_line(executor_, std::to_string(static_cast<long>(s.seconds)) + " s: " + s.progress(), log_level::info);
-  } catch (...) {  // no memory for the line
+  } catch (...) {
+    executor_.runtime().log(log_record(log_level::warning, "millrace: there is no memory for a line about the progress"));
   }
 }
 
