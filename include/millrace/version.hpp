@@ -18,22 +18,10 @@
 
 /// The inline namespace of every name of the library. It names the version and the mode, so that parts of a program
 /// that were built with other ones have other types: a function of one that the other calls with a type of the library
-/// is not found by the linker, instead of being given an object of another layout.
+/// is not found by the linker, instead of being given an object of another layout. Namespaces below it are opened by
+/// `namespace millrace::inline MILLRACE_ABI::s3`: clang 16 makes another one of `namespace millrace::s3`.
 #if defined(MILLRACE_SEPARATE_COMPILATION)
 #define MILLRACE_ABI MILLRACE_ABI_NAME(MILLRACE_VERSION_MAJOR, MILLRACE_VERSION_MINOR, MILLRACE_VERSION_PATCH, compiled)
 #else
 #define MILLRACE_ABI MILLRACE_ABI_NAME(MILLRACE_VERSION_MAJOR, MILLRACE_VERSION_MINOR, MILLRACE_VERSION_PATCH, headers)
 #endif
-
-// The namespaces below it: once declared there, `namespace millrace::detail` extends the one in the inline namespace.
-namespace millrace::inline MILLRACE_ABI {
-namespace cuda {}
-namespace detail {}
-namespace http::detail {}
-namespace purpose {}
-namespace s3::detail {}
-namespace s3_server::detail {}
-namespace tar::detail {}
-namespace testing::detail {}
-namespace text::detail {}
-}  // namespace millrace::inline MILLRACE_ABI

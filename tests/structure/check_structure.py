@@ -210,7 +210,7 @@ def check_header(relative, text, report):
         # libcurl is driven by curl_multi_socket_action() only: the loop is what waits.
         if re.search(r"\bcurl_(multi_(perform|poll|wait|fdset)|easy_perform)\b", line):
             report(number, "curl-waits", "libcurl does not wait, and does not look at every transfer, on a loop's thread")
-        if re.match(r"namespace millrace \{", line):
+        if re.match(r"\s*namespace millrace(?!::inline MILLRACE_ABI\b)\b", line):
             report(number, "abi", "names stand in `namespace millrace::inline MILLRACE_ABI`")
         if "MILLRACE_WITH_" in line and relative not in COMPONENTS:
             report(number, "components", "no layout and no body depends on the components of a unit")
@@ -577,7 +577,8 @@ BAD = [
     ("curl-waits", "include/millrace/http/bad.hpp", SPDX + "#pragma once\ncurl_multi_wait(m, 0, 0, 1, 0);\n"),
     ("curl-waits", "include/millrace/http/bad.hpp", SPDX + "#pragma once\nauto f = &::curl_easy_perform;\n"),
     ("abi", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#include <millrace/version.hpp>\nnamespace millrace {\n}\n"),
-    ("abi", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\nnamespace millrace::s3 {\n}\n"),
+    ("abi", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#include <millrace/version.hpp>\nnamespace millrace::s3 {\n}\n"),
+    ("abi", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\nnamespace millrace::inline MILLRACE_ABI::s3 {\n}\n"),
     ("components", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#if defined(MILLRACE_WITH_S3)\n#endif\n"),
     ("environment", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\nauto x = std::getenv(\"HOME\");\n"),
     ("self-include", "tests/base/bad_test.cpp", SPDX + '#include "tests/support/catch.hpp"\n'),

@@ -145,7 +145,7 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 #define MILLRACE_ASSERT(condition, message) \
   (MILLRACE_LIKELY(condition) ? void(0) : ::millrace::detail::assertion_failed(#condition, message, __FILE__, __LINE__))
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 [[noreturn]] MILLRACE_NOINLINE inline void assertion_failed(const char* condition, const char* message,
                                                             const char* file, int line) noexcept {

@@ -8,7 +8,7 @@
 
 #include <millrace/version.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Tables of a reflected CRC of 32 or 64 bits, eight bytes at a time: row k holds what a byte does to the remainder
 /// that is k bytes further on (M. E. Kounavis, F. L. Berry, "Novel table lookup-based algorithms for high-performance

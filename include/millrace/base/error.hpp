@@ -30,7 +30,7 @@ struct where {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// One character at the front of a text.
 struct utf8_character {
@@ -238,7 +238,7 @@ class io_error : public error {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// `url` up to its query string or fragment, and without user information: fit for messages, since both may be secrets
 /// (a presigned URL carries its signature in the query). The scheme may be missing.

@@ -13,7 +13,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void error_notes::add(std::string_view bare, std::string_view note) {
   publish([&](state& next, const state* before) {
@@ -107,7 +107,7 @@ MILLRACE_INLINE std::string error::compose(const std::string& reason, const wher
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::string without_secrets(const std::string& url) {
   const std::size_t scheme = url.find("://");

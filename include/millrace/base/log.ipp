@@ -12,7 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/log.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 class process_log {
  public:

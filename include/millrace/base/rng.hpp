@@ -9,7 +9,7 @@
 
 #include <millrace/version.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// One step of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014):
 /// the generator's state is advanced and its output function applied. A bijection of the 64-bit words.

@@ -9,7 +9,7 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/base/running_crc.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The product of two polynomials modulo P, all with their bits reflected: x^0 is the highest bit.
 template <class Word, Word Polynomial>

@@ -28,7 +28,7 @@ std::string format_count(double count);
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The sum and the product of two sizes, of which a program may have chosen one; the largest number where they are
 /// more.
@@ -42,7 +42,7 @@ constexpr std::size_t multiplied(std::size_t a, std::size_t b) noexcept {
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 // Three digits of a number below 999.5, unless it is a whole number of the smallest unit.
 inline std::string three_digits(double value, bool whole) {

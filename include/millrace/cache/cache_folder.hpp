@@ -11,7 +11,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/cache/disk_slots.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The folder of a disk cache as its owner looks at it, with or without processes that use it. It reads and removes
 /// files of the cache alone, and makes none.

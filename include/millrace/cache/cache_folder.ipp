@@ -25,7 +25,7 @@
 #include <millrace/cache/cache_folder.hpp>
 #include <millrace/cache/disk_slots.ipp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::shared_ptr<disk_slots> cache_folder::opened(const std::string& directory) {
   const std::shared_ptr<disk_slots> s(new disk_slots);

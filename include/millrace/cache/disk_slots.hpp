@@ -26,7 +26,7 @@
 /// Blocks of objects on a local disk, shared by the processes of a host without a daemon. docs/design/cache.md has the
 /// layout of the files and the reasons.
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The name of an object in the cache: its URL, and before it, with a line feed between them, the store's endpoint
 /// where the URL does not say it. Objects of two stores that have the same URL are two.

@@ -37,7 +37,7 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 inline constexpr char cache_magic[8] = {'m', 'i', 'l', 'l', 'r', 'a', 'c', 'e'};
 inline constexpr std::uint32_t cache_format = 3;

@@ -41,7 +41,7 @@ given<T> give(T& object) noexcept {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What a generator is doing. Whether it has an item, and whether its consumer waits, is in pointers.
 enum class generator_phase {

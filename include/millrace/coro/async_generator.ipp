@@ -8,7 +8,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/async_generator.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE MILLRACE_NOINLINE void generator_promise_base::wait(std::coroutine_handle<> self,
                                                                    std::coroutine_handle<> consumer,

@@ -19,7 +19,7 @@
 #include <millrace/coro/executor.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The slabs of a loop that belongs to no runtime: their pages are touched once.
 class kept_slabs final : public executor_service {

@@ -9,7 +9,7 @@
 
 #include <millrace/data/item.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Whether item_bytes() knows anything about items of type T.
 template <class T>

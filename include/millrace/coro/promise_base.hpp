@@ -14,7 +14,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/executor.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 template <class T>
 inline constexpr bool by_rvalue_reference = false;

@@ -23,7 +23,7 @@ struct profiler_ranges {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A range for as long as it lives.
 class pushed_range {

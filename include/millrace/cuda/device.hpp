@@ -20,7 +20,7 @@
 #define MILLRACE_CUDA_DEFAULT_STREAM
 #endif
 
-namespace millrace::cuda {
+namespace millrace::inline MILLRACE_ABI::cuda {
 
 /// A call of the CUDA runtime failed. what() reads "cudaMalloc failed: out of memory (cudaErrorMemoryAllocation, 2)".
 ///

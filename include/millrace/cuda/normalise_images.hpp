@@ -13,7 +13,7 @@
 
 #if defined(__CUDACC__) || defined(MILLRACE_KERNELS_ARE_FUNCTIONS)
 
-namespace millrace::cuda {
+namespace millrace::inline MILLRACE_ABI::cuda {
 
 namespace detail {
 

@@ -20,7 +20,7 @@
 /// \file
 /// JPEGs decoded on a GPU (component millrace::nvjpeg). Including it, and nothing else of the library, needs nvJPEG.
 
-namespace millrace::cuda {
+namespace millrace::inline MILLRACE_ABI::cuda {
 
 /// A call of nvJPEG failed: "nvjpegDecodeBatched failed: NVJPEG_STATUS_EXECUTION_FAILED (6)".
 class nvjpeg_error : public millrace::error {

@@ -18,7 +18,7 @@
 ///
 /// Not part of millrace_cuda.hpp: NVTX is headers alone, and looks for a profiler when the first range begins.
 
-namespace millrace::cuda {
+namespace millrace::inline MILLRACE_ABI::cuda {
 
 namespace detail {
 

@@ -19,7 +19,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/device/detail/slots.hpp>
 
-namespace millrace::cuda {
+namespace millrace::inline MILLRACE_ABI::cuda {
 
 /// See resident_images.
 struct resident_images_options {

@@ -8,7 +8,7 @@
 #include <millrace/cuda/device.hpp>
 #include <millrace/device/device.hpp>
 
-namespace millrace::cuda {
+namespace millrace::inline MILLRACE_ABI::cuda {
 
 /// A mark in a stream, without timing (which would make recording it slower). One owner. A host thread that waits for
 /// it sleeps (cudaEventBlockingSync): the processor is the pipeline's.

@@ -12,7 +12,7 @@
 #include <millrace/device/device.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace::cuda {
+namespace millrace::inline MILLRACE_ABI::cuda {
 
 /// Memory of a GPU, with one owner. Not initialised.
 ///

@@ -100,7 +100,7 @@ class origin {
 /// What random numbers are drawn for: the third word of rng(seed, epoch, purpose), so that stages with the same seed
 /// draw independent sequences. Part of the library's contract: the order of an epoch depends on them.
 
-namespace millrace::purpose {
+namespace millrace::inline MILLRACE_ABI::purpose {
 
 /// Of shuffle(): which item of the window leaves next.
 inline constexpr std::uint64_t shuffle = 0x73687566666c6521;  // "shuffle!"

@@ -16,7 +16,7 @@
 #include <millrace/device/undecoded_image.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 class jpeg_source;
 class png_source;
@@ -136,7 +136,7 @@ class resizer {
 
 #define MILLRACE_AVX2 __attribute__((target("avx2,f16c")))
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 using words2 = std::uint64_t __attribute__((vector_size(16)));
 using bytes16 = std::uint8_t __attribute__((vector_size(16)));
@@ -244,7 +244,7 @@ MILLRACE_AVX2 inline std::size_t store_bytes_in_turn(std::uint8_t* to, const std
 
 #endif
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Stores rows of channels of 8 bits as values of the tensor: there are only 256 input values, so a table holds the
 /// results.

@@ -34,7 +34,7 @@
 
 #if defined(MILLRACE_SEPARATE_COMPILATION)
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 source_makers linked_formats::makers() noexcept { return formats_of<linked_jpeg, linked_png, linked_webp>::makers(); }
 
@@ -42,7 +42,7 @@ source_makers linked_formats::makers() noexcept { return formats_of<linked_jpeg,
 
 #endif
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// How the pixels of one side become those of the result: each is a weighted sum of so many neighbours.
 class resize_weights {

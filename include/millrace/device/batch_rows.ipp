@@ -8,7 +8,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/device/batch_rows.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::shared_ptr<batch_builder> started_batch(const batch_layout& layout,
                                                              const std::shared_ptr<batch_memory>& memory) {

@@ -32,7 +32,7 @@ struct pad_options {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// How a field's parts of several samples are put together.
 enum class field_form : unsigned char { fixed, padded, ragged, nested, on_device };

@@ -17,7 +17,7 @@
 #include <millrace/device/collate.hpp>
 #include <millrace/device/tensor.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::string collated_fields::column::text() const {
   constexpr const char* forms[] = {"", "padded", "ragged", "nested", "on the device"};

@@ -7,7 +7,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/device/fill_batches.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_COROUTINE_BODY stream<host_batch> seal_batches_stage::operator()(async_generator<written> source) && {
   return stream<host_batch>(seal_batches(std::move(source), last_, has_pool_, policy_, "fill_batches"))

@@ -27,7 +27,7 @@ static_assert(sizeof(image_part) == 32 && std::is_trivially_copyable_v<image_par
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What normalise_images() does: the argument of its kernel, where all pointers are the device's. Its functions are the
 /// same ones on a GPU and on the host.

@@ -11,7 +11,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/device/slot_store.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void slot_cache::provide(std::size_t size, std::shared_ptr<device_slot>& slot) {
   if (std::shared_ptr<device_slot> kept = take(size, true)) {

@@ -77,7 +77,7 @@ inline constexpr dtype dtype_of = detail::arithmetic_dtype<T>();
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The nearest number of 16 bits, ties to even; infinite beyond the largest. IEEE 754 binary16.
 MILLRACE_HOST_DEVICE constexpr std::uint16_t to_f16(float value) noexcept {

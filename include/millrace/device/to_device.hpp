@@ -23,7 +23,7 @@
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/sync/channel.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Turns items and batches into batches in memory that the device reads directly.
 template <device D, class Collate>

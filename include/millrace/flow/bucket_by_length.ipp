@@ -16,7 +16,7 @@
 #include <millrace/data/origin.hpp>
 #include <millrace/flow/bucket_by_length.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE bucket_options checked(bucket_options options) {
   if (options.batch == 0 && options.max_tokens == 0) {

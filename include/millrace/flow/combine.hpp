@@ -20,7 +20,7 @@
 #include <millrace/flow/detail/places.hpp>
 #include <millrace/flow/stream.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// For stages that consume several sources: does for each what a pipe does. It gets a line in the stage table, and its
 /// declarations are joined to those of the others. Returns the generator.
@@ -116,7 +116,7 @@ detail::refused concat(const std::vector<Source>&) {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 template <class... Ts>
 using zip_row = std::tuple<std::optional<Ts>...>;

@@ -80,7 +80,7 @@ class too_many_failures : public error {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The place of the item that a user's function works on, kept for the error that it may throw: by then the item may be
 /// gone. Kept from item to item, so that an item of the shard before costs a comparison and the copy of its key.

@@ -17,7 +17,7 @@
 #include <millrace/coro/runtime_counts.hpp>
 #include <millrace/flow/failure_policy.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Lack of memory in a function of the program: still a std::bad_alloc, whose what() says for which item.
 class item_bad_alloc final : public std::bad_alloc, public std::nested_exception {

@@ -21,7 +21,7 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/stream.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// For stages that get generators while they run: throws configuration_error where the stages of `inner` declare more
 /// than `stated` bytes together, or nothing that could be compared. 0: nothing was stated, so no budget counts on it.

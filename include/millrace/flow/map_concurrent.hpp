@@ -27,7 +27,7 @@
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/sync/event.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The calls that map_concurrent has started, and their results until they are taken: part of the stage's generator.
 ///

@@ -12,7 +12,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/flow/stream.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What user functions may be: anything std::invoke takes with one argument (<functional> is too heavy for this).
 template <class F, class Arg>

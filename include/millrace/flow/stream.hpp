@@ -330,7 +330,7 @@ inline constexpr bool is_source_v<async_generator<T>> = true;
 // ---------------------------------------------------------------------------------------------------------------------
 // Implementation
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 inline void stream_description::followed_by(stream_description later) {
   for (const stage_bounds& each : later.bounds) bounds.push_back(each);

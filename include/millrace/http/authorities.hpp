@@ -8,7 +8,7 @@
 #include <millrace/base/environment.hpp>
 #include <millrace/http/options.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 /// The certificate authorities that the environment sets for all programs, with the name of the variable.
 class authority_choice {

@@ -18,7 +18,7 @@
 #include <millrace/http/authorities.hpp>
 #include <millrace/http/proxy.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 MILLRACE_INLINE std::string expanded_path(const environment& variables, std::string path) {
   if (path != "~" && path.compare(0, 2, "~/") != 0) return path;
@@ -57,7 +57,7 @@ MILLRACE_INLINE transport_options transport_from_environment(const environment& 
 
 }  // namespace millrace::http
 
-namespace millrace::http::detail {
+namespace millrace::inline MILLRACE_ABI::http::detail {
 
 /// Why a file cannot be read at all; empty where it can.
 MILLRACE_INLINE std::string unreadable(const std::string& path, bool directory) {

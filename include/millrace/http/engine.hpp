@@ -30,7 +30,7 @@
 #include <millrace/loop/event_loop.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 namespace detail {
 /// The version of the libcurl that is loaded, as LIBCURL_VERSION_NUM writes that of the headers: 0x075801 is 7.88.1.
@@ -295,7 +295,7 @@ class engine final : public executor_service {
 
 }  // namespace millrace::http
 
-namespace millrace::http::detail {
+namespace millrace::inline MILLRACE_ABI::http::detail {
 
 #if defined(__SSE2__)
 /// Sixteen bytes, and their store past the caches. <emmintrin.h> takes long to compile.

@@ -32,7 +32,7 @@
 #include <millrace/http/unconditional_hosts.hpp>
 #include <millrace/loop/detail/descriptors.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 MILLRACE_INLINE unsigned detail::libcurl_version() noexcept {
   static const unsigned version = curl_version_info(CURLVERSION_NOW)->version_num;
@@ -348,7 +348,7 @@ MILLRACE_INLINE void engine::collect() noexcept {
 
 }  // namespace millrace::http
 
-namespace millrace::http::detail {
+namespace millrace::inline MILLRACE_ABI::http::detail {
 
 MILLRACE_INLINE void store_past_caches(sixteen* to, const sixteen& what) noexcept {
 #if defined(__clang__)

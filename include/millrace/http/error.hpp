@@ -8,7 +8,7 @@
 
 #include <millrace/base/error.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 /// What kind of failure an exchange met: decides whether it may be retried.
 enum class failure {

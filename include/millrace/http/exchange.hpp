@@ -14,7 +14,7 @@
 #include <millrace/http/engine.hpp>
 #include <millrace/http/message.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 /// One request in flight and its answer.
 ///

@@ -14,7 +14,7 @@
 #include <millrace/http/exchange.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 MILLRACE_INLINE void exchange::waiting::await_suspend(std::coroutine_handle<> handle) noexcept {
   suspend(handle);
@@ -30,7 +30,7 @@ MILLRACE_INLINE const response_head& exchange::head_awaiter::await_resume() {
 
 }  // namespace millrace::http
 
-namespace millrace::http::detail {
+namespace millrace::inline MILLRACE_ABI::http::detail {
 
 /// Whether there is anything outside of tags.
 MILLRACE_INLINE bool says_something(std::string_view line) noexcept {
@@ -105,7 +105,7 @@ MILLRACE_INLINE void mask_secrets(std::string& line, const request& asked) {
 
 }  // namespace millrace::http::detail
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 MILLRACE_COROUTINE_BODY task<std::string> read_all(exchange& x, std::size_t limit) {
   std::string text;

@@ -20,7 +20,7 @@
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 /// Header fields in the order of the message. Names compare without regard to ASCII case (RFC 9110, 5.1). Values may be
 /// secrets (signatures, session tokens): they are overwritten before their memory is freed.
@@ -145,7 +145,7 @@ class response_head {
 
 }  // namespace millrace::http
 
-namespace millrace::http::detail {
+namespace millrace::inline MILLRACE_ABI::http::detail {
 
 /// The place that errors about a request name: its object, or its URL.
 where place_of(const request& r, std::optional<std::uint64_t> offset = std::nullopt);

@@ -14,7 +14,7 @@
 #include <millrace/http/message.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 MILLRACE_INLINE void headers::add(std::string name, std::string value) {
   const auto bad = [](char c) { return c == '\r' || c == '\n' || c == '\0'; };
@@ -74,7 +74,7 @@ MILLRACE_INLINE bool content_range::literal(std::string_view& text, char c) noex
 
 }  // namespace millrace::http
 
-namespace millrace::http::detail {
+namespace millrace::inline MILLRACE_ABI::http::detail {
 
 MILLRACE_INLINE bool head_parser::line(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);

@@ -9,7 +9,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/version.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 /// How connections are made, and when they fail. One immutable copy is shared by the exchanges of a client.
 class transport_options {

@@ -8,7 +8,7 @@
 #include <millrace/base/environment.hpp>
 #include <millrace/http/options.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 /// Why libcurl would misread a proxy's URL; null when it would not. It ends the host at the first `/`, `?` or `#`, even
 /// one in a password, and then connects to the user as a host with the password as its port; a user or password with

@@ -12,7 +12,7 @@
 #include <millrace/http/proxy.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 MILLRACE_INLINE const char* misread_proxy(std::string_view url) noexcept {
   const std::size_t at = url.rfind('@');

@@ -12,7 +12,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/http/message.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 /// The URL that the reference means in a document at `base`: RFC 3986, 5.2, for a strict parser. Nothing is encoded or
 /// decoded.

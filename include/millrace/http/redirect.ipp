@@ -15,7 +15,7 @@
 #include <millrace/http/redirect.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::http::detail {
+namespace millrace::inline MILLRACE_ABI::http::detail {
 
 /// The five parts of RFC 3986, 3.
 class uri_parts {
@@ -105,7 +105,7 @@ MILLRACE_INLINE std::string with_encoded_bytes(std::string_view text) {
 
 }  // namespace millrace::http::detail
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 MILLRACE_INLINE std::string resolve_reference(std::string_view base, std::string_view reference) {
   const detail::uri_parts from(base);

@@ -12,7 +12,7 @@
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/detail/log.hpp>
 
-namespace millrace::http {
+namespace millrace::inline MILLRACE_ABI::http {
 
 /// The hosts to which a loop sends no If-Match: each has refused one (412) for a version that it still had. Their
 /// answers say which version they are of, and that is compared all the same. For the coroutines of one executor.

@@ -44,7 +44,7 @@
 #include <millrace/sync/event.hpp>
 #include <millrace/tar/writer.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE shard_names::shard_names(std::string pattern) : pattern_(std::move(pattern)) {
   const std::size_t hole = pattern_.find("{}");

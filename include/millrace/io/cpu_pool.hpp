@@ -24,7 +24,7 @@
 #include <millrace/coro/stage_record.hpp>
 #include <millrace/loop/detail/thread.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 class pool_state;
 

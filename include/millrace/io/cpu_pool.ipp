@@ -16,7 +16,7 @@
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/detail/cpu_limits.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void pool_job::run() noexcept {
   executor_->operation_finished();

@@ -21,7 +21,7 @@
 #include <millrace/loop/event_loop.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What a file operation needs to stay alive while the kernel works on it.
 struct file_keep {

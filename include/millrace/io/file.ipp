@@ -19,7 +19,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/io/file.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void file_job::start(event_loop& loop, ready_node& waiter) noexcept {
   loop_ = &loop;

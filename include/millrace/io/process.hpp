@@ -25,7 +25,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/loop/event_loop.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Waits until one of two descriptors can be read or the time has come.
 class either_readable {

@@ -14,7 +14,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/io/process.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE either_readable::awaiter::awaiter(int a, int b, time_point due, promise_base& promise)
     : loop_(event_loop::of(promise.get_executor())),

@@ -14,7 +14,7 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/stage_record.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A remote_node that calls a member function of what it is part of.
 template <class Owner, void (Owner::*Run)() noexcept>

@@ -8,7 +8,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/io/run_on.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void remote_task::send(executor& home, executor& away, ready_node& sender) noexcept {
   home_ = &home;

@@ -14,7 +14,7 @@
 #include <millrace/loader/detail/whole_file.hpp>
 #include <millrace/loader/export.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A number as JSON and Prometheus both read it; 0 for one that is not finite.
 MILLRACE_INLINE std::string number_text(double v) {

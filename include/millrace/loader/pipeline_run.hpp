@@ -27,7 +27,7 @@
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loader/run_stats.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// How many samples an item of the training thread holds: `samples_in_batch(item)` (see data/item.hpp);
 /// built in for vectors, which batch() makes (one of numbers is a sample itself). 0: not known.

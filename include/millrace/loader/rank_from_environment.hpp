@@ -26,7 +26,7 @@ rank rank_from_environment(const environment& variables = process_environment())
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A warning if a launcher has started several processes and the program has declared rank 0 of 1: each of them would
 /// train on all of the data. Empty if there is no such contradiction. A program may intend it, so it is not an error.

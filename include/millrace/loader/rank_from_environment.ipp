@@ -185,7 +185,7 @@ MILLRACE_INLINE rank rank_from_environment(const environment& variables) {
 
 }  // namespace millrace::inline MILLRACE_ABI
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::string forgotten_launcher(const rank& said, const environment& variables) {
   if (said.world_size != 1 || std::strcmp(said.source, "replica") == 0) return {};  // of a rank_group, which knows

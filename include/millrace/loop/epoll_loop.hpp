@@ -18,7 +18,7 @@
 #include <millrace/loop/detail/thread.hpp>
 #include <millrace/loop/event_loop.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// File operations for loops without a ring: one thread per loop that makes the calls one after the other, started by
 /// the first operation. (Regular files cannot be polled: reading on the loop's own thread would stop sockets and timers

@@ -14,7 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/loop/epoll_loop.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE file_worker::~file_worker() {
   if (thread_.joinable()) {

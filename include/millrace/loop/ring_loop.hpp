@@ -23,7 +23,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// An io_uring: setting it up as the kernel allows, entering the kernel as seldom as possible.
 class ring {

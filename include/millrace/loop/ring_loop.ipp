@@ -17,7 +17,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/loop/ring_loop.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE int ring::open(unsigned entries, unsigned completions, flavour best) noexcept {
   int error = EINVAL;

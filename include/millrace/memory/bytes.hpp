@@ -12,7 +12,7 @@
 
 #include <millrace/base/error.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 class block_sums;
 

@@ -16,7 +16,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/detail/block_sums.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE block* allocate_block(std::size_t capacity) {
   if (capacity > SIZE_MAX - sizeof(block)) throw std::bad_alloc();

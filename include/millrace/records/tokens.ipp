@@ -13,7 +13,7 @@
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/records/tokens.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Applies the policy to the lines of a batch in their order. Lines after the one that ends the stream are dropped.
 class document_judge {

@@ -15,7 +15,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/sync/semaphore.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// How many requests of a client may begin in a second, where a store refuses some of them: additive increase,
 /// multiplicative decrease (Chiu and Jain 1989).

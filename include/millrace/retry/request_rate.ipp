@@ -15,7 +15,7 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/retry/request_rate.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE double request_rate::recent(time_point now) const noexcept {
   return count_ * std::exp(-1e-9 * static_cast<double>((now - counted_).count()));

@@ -25,7 +25,7 @@
 #include <millrace/s3/ops/objects.hpp>
 #include <millrace/s3/sign/credentials.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 class session;
 class url;

@@ -27,7 +27,7 @@
 #include <millrace/s3/url.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_COROUTINE_BODY client::client(config c, credentials who)
     : client(std::move(c), std::make_shared<fixed_credentials>(std::move(who))) {}

@@ -10,7 +10,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// S3 refused a request, or answered something that cannot be an answer to it.
 ///

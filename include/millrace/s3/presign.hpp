@@ -12,7 +12,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/session.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// A URL that allows one `method` (GET, HEAD, PUT, DELETE) on one object for `seconds` (1 to 604800) from now, with the
 /// rights of our credentials; with temporary ones, no longer than they last. Its holder sends it unchanged, with no

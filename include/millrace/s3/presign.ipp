@@ -11,7 +11,7 @@
 #include <millrace/s3/ops/send.hpp>
 #include <millrace/s3/presign.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_COROUTINE_BODY task<std::string> presign(std::shared_ptr<const session> s, std::string bucket, std::string key,
                                                   std::string method, std::int64_t seconds) {

@@ -19,7 +19,7 @@
 #include <millrace/s3/auth/credentials_provider.hpp>
 #include <millrace/s3/config/config.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// State that the copies of a client share: configuration, credentials, the quota of retries, and what was learnt from
 /// the store (regions of buckets, the offset of its clock). Thread-safe.

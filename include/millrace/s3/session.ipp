@@ -12,7 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/s3/session.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE session::session(config c, std::shared_ptr<credentials_provider> provider,
                                  http::transport_options transport)

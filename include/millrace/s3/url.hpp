@@ -10,7 +10,7 @@
 
 #include <millrace/base/error.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// The parts of `arn:partition:service:region:account:resource`, an Amazon resource name. Views of the parsed text.
 struct arn {

@@ -11,7 +11,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/s3/url.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE std::optional<arn> arn::parse(std::string_view text) noexcept {
   std::string_view parts[5];

@@ -26,7 +26,7 @@
 #include <millrace/shards/disk_cache.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void disk_cache_state::opened(std::shared_ptr<disk_slots> s) {
   if (s->capacity() < s->wanted_capacity()) {

@@ -14,7 +14,7 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// How many bytes `fetch` holds ahead at the moment: little at first, more as long as that spares its consumer waiting.
 ///

@@ -29,7 +29,7 @@
 #include <millrace/sync/event.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void read_window::took(std::size_t held, duration waited, time_point now) noexcept {
   if (bytes_ == most_ && !(undoes_ && doubled_)) return;

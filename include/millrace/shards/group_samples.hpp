@@ -13,7 +13,7 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/sample.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Adds to an error that ends `from` early how many of its items ("sample", "member") a stage had delivered before.
 void note_delivered(error& broken, const shard& from, std::uint64_t count, const char* item);

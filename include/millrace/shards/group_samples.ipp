@@ -20,7 +20,7 @@
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/untar_plain.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void note_delivered(error& broken, const shard& from, std::uint64_t count, const char* item) {
   std::string note = "after " + std::to_string(count) + ' ' + item + (count == 1 ? " of " : "s of ");

@@ -16,7 +16,7 @@
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// How long recent parts took, by size, and how many second requests are still allowed. Thread-safe.
 class part_times {

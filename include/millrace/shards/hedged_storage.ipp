@@ -23,7 +23,7 @@
 #include <millrace/sync/all_of.hpp>
 #include <millrace/sync/any_of.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::optional<duration> part_times::patience(std::size_t length) {
   std::lock_guard lock(mutex_);

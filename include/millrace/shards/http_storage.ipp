@@ -29,7 +29,7 @@
 #include <millrace/shards/http_storage.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A part on its way, over as many answers as it takes.
 class http_download {

@@ -23,7 +23,7 @@
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/shards/storage.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The result of a second reading of bytes that a reader had found damaged. It corrects bits that were damaged on the
 /// way; the same bytes again are damaged in the store.

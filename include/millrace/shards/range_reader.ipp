@@ -22,7 +22,7 @@
 #include <millrace/shards/range_reader.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The runtime's loop that a range is read on; null for this one. A sequential rest lives on the loop that began it.
 MILLRACE_INLINE executor* other_loop(const coroutine_context& here, const storage& store) noexcept {

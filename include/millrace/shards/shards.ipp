@@ -102,7 +102,7 @@ MILLRACE_COROUTINE_BODY stream<shard> shards(const std::vector<std::string>& nam
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_COROUTINE_BODY async_generator<shard> permute_shards(async_generator<shard> in,
                                                               shuffle_shards_options options) {

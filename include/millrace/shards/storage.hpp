@@ -156,7 +156,7 @@ class storage {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// storage::read(), or storage::read_small(): for that `offset` is 0.
 inline task<storage::part> read_or_small(const storage& from, bool small, shard object, std::string etag,

@@ -27,7 +27,7 @@ struct unpack_options {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A piece of what an object holds: of a compressed one, unpacked, with offsets that count unpacked bytes.
 class unpacked_chunk : public chunk {

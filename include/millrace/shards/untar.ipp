@@ -18,7 +18,7 @@
 #include <millrace/tar/reader.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Reads what is unpacked as a tar, and finds out what else it is.
 class object_reader {

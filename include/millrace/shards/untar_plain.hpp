@@ -21,7 +21,7 @@
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/entry.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Logs archives that are unusual but not broken: the first few of them by name,
 /// then, with the end of the stage, how many more there were.

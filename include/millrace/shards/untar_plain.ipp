@@ -20,7 +20,7 @@
 #include <millrace/tar/format.hpp>
 #include <millrace/tar/reader.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE archive_warnings::~archive_warnings() {
   if (count_ <= named) return;

@@ -19,7 +19,7 @@
 #include <millrace/tar/format.hpp>
 #include <millrace/tar/reader.hpp>
 
-namespace millrace::tar {
+namespace millrace::inline MILLRACE_ABI::tar {
 
 /// Reads any archive that arrives in pieces: a plain tar, a tar compressed by gzip, bzip2, xz, zstd or lz4, a zip, a
 /// cpio. The first bytes say which. The interface is tar::reader's.

@@ -13,7 +13,7 @@
 #include <millrace/tar/detail/other_kinds.hpp>
 #include <millrace/tar/detail/unpacker.hpp>
 
-namespace millrace::tar {
+namespace millrace::inline MILLRACE_ABI::tar {
 
 MILLRACE_INLINE void archive_reader::feed(bytes piece) {
   if (piece.empty() || closed_) return;

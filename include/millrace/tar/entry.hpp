@@ -9,7 +9,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace::tar {
+namespace millrace::inline MILLRACE_ABI::tar {
 
 /// One member of an archive.
 ///

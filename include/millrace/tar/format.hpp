@@ -10,7 +10,7 @@
 
 #include <millrace/base/compiler.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 /// One 512-byte tar header block: checksum, numbers, name. POSIX.1-2017 pax ("ustar Interchange Format"), the GNU tar
 /// manual ("Basic Tar Format") and what old archives are known to contain.
@@ -70,7 +70,7 @@ inline bool is_header_only(char type) noexcept { return type >= '1' && type <= '
 
 }  // namespace millrace::tar::detail
 
-namespace millrace::tar {
+namespace millrace::inline MILLRACE_ABI::tar {
 
 /// What the first bytes of an object say it is.
 enum class format : unsigned char {

@@ -12,7 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/tar/format.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 MILLRACE_INLINE std::uint32_t byte_sum(const char* block) noexcept {
 #if defined(__SSE2__)
@@ -168,7 +168,7 @@ MILLRACE_INLINE void assign_name(std::string& name, const char* block) {
 
 }  // namespace millrace::tar::detail
 
-namespace millrace::tar {
+namespace millrace::inline MILLRACE_ABI::tar {
 
 namespace detail {
 

@@ -18,7 +18,7 @@
 #include <millrace/tar/entry.hpp>
 #include <millrace/tar/format.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 /// The pieces fed and not yet read, as one stream with a position.
 class input {
@@ -191,7 +191,7 @@ class extended_headers {
 
 }  // namespace millrace::tar::detail
 
-namespace millrace::tar {
+namespace millrace::inline MILLRACE_ABI::tar {
 
 /// Walks a plain tar archive (v7, ustar, pax, GNU) that arrives in pieces, without copying it.
 ///

@@ -16,7 +16,7 @@
 #include <millrace/tar/detail/other_kinds.hpp>
 #include <millrace/tar/reader.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 MILLRACE_INLINE void input::push(bytes piece) {
   if (piece.empty()) return;
@@ -273,7 +273,7 @@ MILLRACE_INLINE MILLRACE_NOINLINE pax_problem extended_headers::apply_other(std:
 
 }  // namespace millrace::tar::detail
 
-namespace millrace::tar {
+namespace millrace::inline MILLRACE_ABI::tar {
 
 MILLRACE_INLINE bool reader::next(entry& out) {
   if (MILLRACE_UNLIKELY(has_pending_)) {

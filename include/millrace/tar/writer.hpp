@@ -13,7 +13,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/tar/format.hpp>
 
-namespace millrace::tar {
+namespace millrace::inline MILLRACE_ABI::tar {
 
 /// What a writer says about a member besides its name and body.
 struct member_options {

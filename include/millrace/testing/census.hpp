@@ -18,7 +18,7 @@
 #include <millrace/coro/executor.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
-namespace millrace::testing {
+namespace millrace::inline MILLRACE_ABI::testing {
 
 /// Compares what exists with what existed when the census was made. Of an executor: coroutine frames, operations in
 /// flight, background clean-ups, timers. Of a slab pool, on request: slabs in use. Of the process, on request:

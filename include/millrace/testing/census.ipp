@@ -14,7 +14,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/testing/census.hpp>
 
-namespace millrace::testing {
+namespace millrace::inline MILLRACE_ABI::testing {
 
 MILLRACE_INLINE census::census(executor& ex) noexcept
     : executor_(&ex),

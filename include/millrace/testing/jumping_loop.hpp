@@ -14,7 +14,7 @@
 #include <millrace/loop/epoll_loop.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
-namespace millrace::testing {
+namespace millrace::inline MILLRACE_ABI::testing {
 
 /// How a jumping_loop decides that nothing happens any more. Both are real time.
 struct jumping_loop_options {

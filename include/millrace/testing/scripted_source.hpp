@@ -15,7 +15,7 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/sync/event.hpp>
 
-namespace millrace::testing {
+namespace millrace::inline MILLRACE_ABI::testing {
 
 /// A source that does what a test says: items after delays of the executor's clock, an error, a wait without end.
 ///

@@ -18,7 +18,7 @@
 #include <millrace/base/environment.hpp>
 #include <millrace/coro/executor.hpp>
 
-namespace millrace::testing {
+namespace millrace::inline MILLRACE_ABI::testing {
 
 /// Nothing is ready, no timer is armed, no operation is under way, and a coroutine still waits.
 class deadlock : public std::logic_error {
@@ -28,7 +28,7 @@ class deadlock : public std::logic_error {
 
 }  // namespace millrace::testing
 
-namespace millrace::testing::detail {
+namespace millrace::inline MILLRACE_ABI::testing::detail {
 
 /// The seed of a shuffled loop, which must be known when a test fails: written to standard error where an
 /// exception ends the loop, as of a REQUIRE that does not hold.
@@ -56,7 +56,7 @@ class seed_note {
 
 }  // namespace millrace::testing::detail
 
-namespace millrace::testing {
+namespace millrace::inline MILLRACE_ABI::testing {
 
 /// An executor on virtual time: no kernel, no network, no waiting. When nothing is ready the clock jumps to the next
 /// timer; when there is no timer either, run_until() and block_on() throw `deadlock` instead of hanging.

@@ -12,7 +12,7 @@
 // The proleptic Gregorian calendar without the C library: gmtime and strptime bring time zones, locales and buffers of
 // their own, and <chrono>'s calendar a fifth of a second of compile time.
 
-namespace millrace::text {
+namespace millrace::inline MILLRACE_ABI::text {
 
 /// A moment in UTC.
 struct civil_time {

@@ -11,7 +11,7 @@
 #include <millrace/text/dates.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::text::detail {
+namespace millrace::inline MILLRACE_ABI::text::detail {
 
 MILLRACE_INLINE std::optional<std::int64_t> checked_unix_from_civil(const civil_time& t) noexcept {
   if (t.year < 1970 || t.year > 9999 || t.month < 1 || t.month > 12 || t.day < 1) return std::nullopt;
@@ -71,7 +71,7 @@ MILLRACE_INLINE bool date_cursor::word_of(std::string_view names, int& position)
 
 }  // namespace millrace::text::detail
 
-namespace millrace::text {
+namespace millrace::inline MILLRACE_ABI::text {
 
 MILLRACE_INLINE std::optional<std::int64_t> parse_http_date(std::string_view text, std::int64_t now) {
   detail::date_cursor in(text);

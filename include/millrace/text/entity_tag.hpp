@@ -10,7 +10,7 @@
 /// ETags (RFC 9110, 8.8.3) as servers send them: `"e1"`, `W/"e1"`; and, in listings and answers of stores that are
 /// careless with the quotes, `e1`, `&quot;e1&quot;` (escaped twice), with blanks around.
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Whether two ETags name the same version, however they are spelled: the weak comparison of RFC 9110 (8.8.3.2), of the
 /// opaque tags. Case counts. An empty text is no ETag, and the same as another empty text only.

@@ -11,7 +11,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Without blanks and quotes at its ends. Quotes are no part of an opaque tag.
 MILLRACE_INLINE std::string_view without_quotes(std::string_view tag) noexcept {

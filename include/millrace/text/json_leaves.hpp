@@ -13,7 +13,7 @@
 #include <millrace/base/detail/wipe.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::text {
+namespace millrace::inline MILLRACE_ABI::text {
 
 /// The strings and numbers of a small JSON document (RFC 8259), by their path: `roleCredentials/accessKeyId`.
 ///

@@ -13,7 +13,7 @@
 #include <millrace/text/json_leaves.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::text {
+namespace millrace::inline MILLRACE_ABI::text {
 
 MILLRACE_INLINE std::optional<json_leaves> json_leaves::parse(std::string_view text, arrays items) {
   json_leaves out;

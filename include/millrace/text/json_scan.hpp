@@ -9,7 +9,7 @@
 
 #include <millrace/version.hpp>
 
-namespace millrace::text {
+namespace millrace::inline MILLRACE_ABI::text {
 
 /// Checks whether a text is one JSON document (RFC 8259), and says where and why it is not.
 ///

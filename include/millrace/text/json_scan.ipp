@@ -14,7 +14,7 @@
 #include <millrace/text/json_scan.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::text {
+namespace millrace::inline MILLRACE_ABI::text {
 
 MILLRACE_INLINE bool json_scan::document() noexcept {
   static constexpr std::string_view mark = "\xef\xbb\xbf";

@@ -16,7 +16,7 @@
 
 /// Texts of protocols and files: ASCII rules whatever the locale, which <cctype> asks for every character.
 
-namespace millrace::text {
+namespace millrace::inline MILLRACE_ABI::text {
 
 inline constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 inline constexpr bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }

@@ -12,7 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::text {
+namespace millrace::inline MILLRACE_ABI::text {
 
 MILLRACE_INLINE std::string to_lower(std::string_view text) {
   std::string lower(text);
@@ -34,7 +34,7 @@ MILLRACE_INLINE void append_hex(std::string& out, std::span<const unsigned char>
 
 }  // namespace millrace::text
 
-namespace millrace::text::detail {
+namespace millrace::inline MILLRACE_ABI::text::detail {
 
 MILLRACE_INLINE void append_uri_encoded(std::string& out, std::string_view text, bool keep_slash) {
   static constexpr char hex[] = "0123456789ABCDEF";
@@ -53,7 +53,7 @@ MILLRACE_INLINE void append_uri_encoded(std::string& out, std::string_view text,
 
 }  // namespace millrace::text::detail
 
-namespace millrace::text {
+namespace millrace::inline MILLRACE_ABI::text {
 
 MILLRACE_INLINE std::string encode_path(std::string_view text) {
   std::string out;

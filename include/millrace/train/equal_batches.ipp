@@ -6,7 +6,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/train/equal_batches.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void check_ranks_end(const equal_batches* equal, bool uneven) {
   if (equal != nullptr || uneven) return;

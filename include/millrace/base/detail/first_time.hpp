@@ -11,7 +11,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/log.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// So many different lines are remembered.
 inline constexpr std::size_t most_lines_said = 1024;

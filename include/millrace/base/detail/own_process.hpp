@@ -15,7 +15,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A word that is 0 in a child of fork(2), whatever it was in the parent (MADV_WIPEONFORK, Linux 4.14); null where the
 /// kernel has none.

@@ -8,7 +8,7 @@
 
 #include <millrace/version.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Overwrites a text that may be secret, before its memory goes back to the heap; no compiler leaves that out.
 inline void wipe(std::string& text) noexcept { ::explicit_bzero(text.data(), text.size()); }

@@ -9,7 +9,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/promise_base.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The metrics of one generator: what its promise reports of each hop to the generator's stage_record, and to that of
 /// its consumer. A generator has a record of its own if it has a name, as stages have; without one it counts as part of

@@ -9,7 +9,7 @@
 #include <millrace/base/log.hpp>
 #include <millrace/coro/promise_base.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Logs a line, given without its end, where the loop's runtime logs.
 void log_line(const executor& ex, const std::string& line, log_level level = log_level::warning,

@@ -13,7 +13,7 @@
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/stage_record.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void log_line(const executor& ex, const std::string& line, log_level level,
                               std::initializer_list<log_field> fields) {

@@ -10,7 +10,7 @@
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The orientation, 1 to 8, that EXIF data (a TIFF header and its directory; CIPA DC-008) give an image, with the
 /// prefix "Exif\0\0" or without it. The number may be of any numeric type: cameras write SHORT, as the standard says,

@@ -10,7 +10,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/decode/detail/image_source.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Numbers of a TIFF file, in its byte order; 0 beyond its end.
 class tiff_numbers {

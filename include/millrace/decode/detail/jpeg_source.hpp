@@ -23,7 +23,7 @@
 #error millrace decodes JPEGs with libjpeg-turbo (Debian: libjpeg-dev), and this is the header of another libjpeg
 #endif
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A JPEG, by libjpeg-turbo. Of the rows and columns that are not wanted only the entropy coding is read, of rows
 /// after the last one nothing. A warning of libjpeg's is an error where pixels were lost (corrupt or missing data),

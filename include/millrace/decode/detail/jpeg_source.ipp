@@ -17,7 +17,7 @@
 #include <millrace/decode/detail/image_source.hpp>
 #include <millrace/decode/detail/jpeg_source.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE jpeg_source::jpeg_source() {
   state_.err = jpeg_std_error(&errors_);

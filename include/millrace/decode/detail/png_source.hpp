@@ -16,7 +16,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/decode/detail/image_source.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A PNG, by libspng: of any colour type and depth, with its alpha channel or transparent colour left out, as Pillow's
 /// convert("RGB") does it; of 16 bits the upper 8. Rows above those that are wanted are decoded, those below are not;

@@ -18,7 +18,7 @@
 #include <millrace/decode/detail/image_source.hpp>
 #include <millrace/decode/detail/png_source.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE int png_source::pieces::read(spng_ctx*, void* self, void* to, std::size_t size) noexcept {
   auto* out = static_cast<char*>(to);

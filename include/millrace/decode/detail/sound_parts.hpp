@@ -11,7 +11,7 @@
 
 #include <millrace/version.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 enum class audio_kind : std::uint8_t { unknown, wav, flac, ogg, mp3, aiff, au, caf, w64 };
 

@@ -14,7 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/decode/detail/sound_parts.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::size_t id3_size(std::string_view text) noexcept {
   std::size_t size = 0;

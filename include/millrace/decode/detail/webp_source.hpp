@@ -19,7 +19,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/decode/detail/image_source.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A WebP, by libwebp: with loss or without, its alpha channel left out. Colours of pixels that are not wanted are not
 /// made. Of an animation it is the first frame, as its canvas shows it.

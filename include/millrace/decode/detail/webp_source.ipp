@@ -16,7 +16,7 @@
 #include <millrace/decode/detail/image_source.hpp>
 #include <millrace/decode/detail/webp_source.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void webp_source::open(const bytes& data, bool) {
   data_ = reinterpret_cast<const std::uint8_t*>(data.data());

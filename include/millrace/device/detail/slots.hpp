@@ -28,7 +28,7 @@
 // The slots of to_device(), in three classes: device_slot_on (memory, events and a batch), slot_pool (the slots of one
 // stage) and slot_cache (what no stage uses now; in slot_store.hpp).
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What a device that decodes keeps for one slot, from batch to batch: its `decoding`. Empty for other devices.
 struct no_decoding {};

@@ -19,7 +19,7 @@
 #include <millrace/coro/tracer.hpp>
 #include <millrace/device/detail/slots.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::vector<image_to_decode> find_images(const host_batch& batch, void* memory) {
   const batch_layout& layout = batch.layout();

@@ -12,7 +12,7 @@
 #include <millrace/data/item.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The item as it should be kept for long: what `compact_slices(item)` returns (see data/item.hpp), or else the item.
 template <class T>

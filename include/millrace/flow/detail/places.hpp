@@ -14,7 +14,7 @@
 
 // How stages keep the places that epochs() gives its samples.
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Ends of sentences that begin with a stage's name: see stream::declares().
 inline constexpr const char* cannot_make_empty =

@@ -22,7 +22,7 @@
 /// queue of buffer() is `read_ahead`. Other stages keep what the pump gives them in a form of their own:
 /// map_concurrent() keeps running tasks, interleave() open sources, untar() and lines() objects being unpacked.
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The context of a generator's coroutine, for itself and the tasks that work ahead for it.
 ///

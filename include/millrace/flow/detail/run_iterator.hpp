@@ -8,7 +8,7 @@
 
 #include <millrace/version.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The iterator of a range for one pass over items of type T, which `Run` holds one at a time: it has advance(),
 /// look() for the item in hand, and in_hand(), all of them for this friend.

@@ -15,7 +15,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 
-namespace millrace::http::detail {
+namespace millrace::inline MILLRACE_ABI::http::detail {
 
 /// The bytes of an IPv4 or IPv6 address and port; empty: none.
 class socket_address {

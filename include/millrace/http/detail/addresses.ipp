@@ -20,7 +20,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/http/detail/addresses.hpp>
 
-namespace millrace::http::detail {
+namespace millrace::inline MILLRACE_ABI::http::detail {
 
 inline constexpr const char* not_connected = "could not be connected to";
 

@@ -12,7 +12,7 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/index/shard_index.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The folder beside an index file in which ranks leave the indexes of shards for each other until the file is there:
 /// one file for each shard, which is there as a whole or not at all, and one for each rank that reads shards, which

@@ -21,7 +21,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/index/detail/index_parts.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::string unfinished(const std::string& path, const void* whose) {
   char host[64] = "";

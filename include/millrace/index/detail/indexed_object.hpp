@@ -19,7 +19,7 @@
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/reader.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Reads an object from its beginning, or on from any offset, one part at a time. `again`: over fresh connections. Its
 /// reads are in the number of the store's host (host_share); what parts of full length take teaches the host.

@@ -15,7 +15,7 @@
 #include <millrace/coro/executor.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::size_t length) {
   if (rest_ != nullptr) {

@@ -11,7 +11,7 @@
 
 #include <millrace/version.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Appends the lowest `bytes` bytes of a number, the least significant first.
 inline void append_le(std::string& out, std::uint64_t value, int bytes) {

@@ -15,7 +15,7 @@
 #include <millrace/index/sample_format.hpp>
 #include <millrace/index/shard_index.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Makes the indexes of objects that are samples from a listing of them, in any order. Nothing of them is read. Samples
 /// are in the order of their keys' bytes, the objects of one in that of their paths'; of sample_format::classes each

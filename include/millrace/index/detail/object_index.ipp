@@ -18,7 +18,7 @@
 #include <millrace/shards/sample.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A quoted MD5 in 16 bytes; false for another ETag.
 MILLRACE_INLINE bool pack_etag(std::string_view etag, std::string& out) {

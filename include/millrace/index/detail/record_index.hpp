@@ -20,7 +20,7 @@
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Makes the index of a text file, or of one of records, from its bytes. Of text it finds the lines that lines() makes
 /// of it, and refuses what that refuses; of TFRecords it compares every checksum. Where frames of records are too large

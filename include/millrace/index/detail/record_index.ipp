@@ -22,7 +22,7 @@
 #include <millrace/tar/entry.hpp>
 #include <millrace/tar/format.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What a TFRecord file has in the place of a CRC32C: of data with checksums in it the plain one is weak.
 MILLRACE_INLINE std::uint32_t masked(std::uint32_t crc) noexcept { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }

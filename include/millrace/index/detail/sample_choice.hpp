@@ -37,7 +37,7 @@ struct weighted_options {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What a dataset takes of another one's samples: a word for each.
 class sample_choice {

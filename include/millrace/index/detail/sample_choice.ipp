@@ -17,7 +17,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/index/detail/sample_choice.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 class range_choice final : public sample_choice {
  public:

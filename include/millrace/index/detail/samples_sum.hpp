@@ -10,7 +10,7 @@
 #include <millrace/index/shard_index.hpp>
 #include <millrace/shards/sample.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A sum over samples, of their keys and their fields' names, sizes and CRC32C, modulo 2^128: it does not depend on
 /// their order, nor on how they are cut into shards.

@@ -14,7 +14,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/tar/format.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The most text of a frame whose lines can be indexed: reading one line unpacks its frame.
 inline constexpr std::uint64_t most_frame_text = 16 * MiB;

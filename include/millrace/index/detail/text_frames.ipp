@@ -21,7 +21,7 @@
 #include <millrace/tar/detail/window.hpp>
 #endif
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 #if defined(MILLRACE_WITH_TAR)
 

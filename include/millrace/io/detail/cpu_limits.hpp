@@ -6,7 +6,7 @@
 
 #include <millrace/base/compiler.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What limits the CPUs of a process.
 struct cpu_limits {

@@ -15,7 +15,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/io/detail/cpu_limits.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Empty if the file cannot be read. Files of /proc have no size: read to the end.
 inline std::string text_of_small_file(const std::string& path) {

@@ -11,7 +11,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/io/detail/cpu_limits.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A NUMA node of the machine that has CPUs. (Memory of GPUs, and memory alone, are nodes without.)
 struct numa_node {

@@ -16,7 +16,7 @@
 #include <millrace/io/detail/cpu_limits.ipp>
 #include <millrace/io/detail/numa.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::vector<numa_node> numa_nodes(const std::string& root, const cpu_set_t& mask) {
   std::vector<numa_node> nodes;

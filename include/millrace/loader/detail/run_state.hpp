@@ -37,7 +37,7 @@
 #include <millrace/loop/event_loop.hpp>
 #include <millrace/sync/event.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Durations in buckets of about 6 % width, for quantiles without keeping the values. One writer, any readers.
 class latency_histogram {

@@ -19,7 +19,7 @@
 #include <millrace/loader/detail/run_state.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void run_metrics::trace_to(tracer* events, std::uint32_t run, const profiler_ranges* ranges) noexcept {
   range(nullptr);
@@ -274,8 +274,9 @@ MILLRACE_INLINE void progress_line::write() noexcept {
     const run_stats s = metrics_.snapshot();
     log_line(executor_, std::to_string(static_cast<long>(s.seconds)) + " s: " + s.progress(), log_level::info);
   } catch (...) {
-    executor_.runtime().log(log_record(log_level::warning, "millrace: there is no memory for a line about the progress"));
+    executor_.runtime().log(
+        log_record(log_level::warning, "millrace: there is no memory for a line of progress"));
   }
 }
 
-}  // namespace millrace::detail
+}  // namespace millrace::inline MILLRACE_ABI::detail

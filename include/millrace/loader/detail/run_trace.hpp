@@ -8,7 +8,7 @@
 
 #include <millrace/coro/run_context.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 class tracer;
 class whole_file;

@@ -21,7 +21,7 @@
 #include <millrace/loader/detail/run_trace.hpp>
 #include <millrace/loader/detail/whole_file.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// How many runs of this process MILLRACE_TRACE has named a file for.
 inline constinit std::atomic<unsigned> traces_of_process{0};

@@ -22,7 +22,7 @@ namespace millrace::inline MILLRACE_ABI {
 class host_stats;
 }
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 class run_metrics;
 

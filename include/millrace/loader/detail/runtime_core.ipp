@@ -16,7 +16,7 @@
 #include <millrace/loader/detail/runtime_core.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE runtime_core::runtime_core(const runtime_options& o, slot_store* slots, const std::string& root)
     : options_(o),

@@ -19,7 +19,7 @@
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loop/event_loop.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Signals of this process, held for one run: from construction to destruction, see run_options::stop_on. An eventfd
 /// becomes readable when one has come.

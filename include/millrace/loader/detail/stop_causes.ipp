@@ -25,7 +25,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/loader/detail/stop_causes.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The signals of this process that runs hold. Handlers read it: everything is an atomic, or is written before the
 /// handler of its signal is installed. Never destroyed.

@@ -8,7 +8,7 @@
 
 #include <millrace/version.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A file that is there whole or not at all: written to `path` with ".part", which finish() renames. Throws io_error.
 class whole_file {

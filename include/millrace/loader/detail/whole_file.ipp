@@ -13,7 +13,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/loader/detail/whole_file.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE whole_file::whole_file(const std::string& path)
     : path_(path), part_(path + ".part"), to_(std::fopen(part_.c_str(), "wb")) {

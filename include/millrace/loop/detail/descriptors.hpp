@@ -23,7 +23,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/loop/event_loop.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A descriptor that is closed with its owner.
 class owned_fd {

@@ -14,7 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/loop/detail/descriptors.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void wake_event::wake() noexcept {
   if (!sleeping_.load(std::memory_order_relaxed)) return;

@@ -8,7 +8,7 @@
 
 #include <millrace/loop/event_loop.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A first-in first-out list of file operations, and the loops' access to them.
 class file_queue {

@@ -11,7 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// One of the library's own threads: it runs with all signals blocked but those of its own faults, so that the
 /// program's handlers run on the program's threads; with a name for top(1) and debuggers; and without preempting the

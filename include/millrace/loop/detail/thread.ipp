@@ -6,7 +6,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/loop/detail/thread.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Takes a thread's right to preempt the thread that wakes it (SCHED_BATCH, sched(7)). Otherwise a training thread that
 /// takes a batch, and thereby wakes the loop, loses its core for a slice or two: at the 99th percentile it got its next

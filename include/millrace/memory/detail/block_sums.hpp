@@ -8,7 +8,7 @@
 
 #include <millrace/base/compiler.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The CRC-32C of each 4 KiB block of a slab, computed by what fills the slab, from its beginning on, while the bytes
 /// are in the caches: stores that go past the caches leave nothing there for a reader that comes later. The CRC of any

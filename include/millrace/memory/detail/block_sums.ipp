@@ -10,7 +10,7 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/memory/detail/block_sums.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What a block after it does to a CRC-32C, byte by byte of the CRC: it is multiplied by a power of x.
 class block_shift {

@@ -9,7 +9,7 @@
 
 #include <millrace/base/compiler.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Whole numbers and texts as one short text, base64 (RFC 4648, "-" and "_", no padding), with a check word at its end:
 /// a number takes a byte for each 7 bits.

@@ -11,7 +11,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/order/detail/words.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE constexpr char word_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 MILLRACE_INLINE constexpr std::size_t word_check_bytes = 4;

@@ -21,7 +21,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/shards/sample.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The block of what Arrow holds: `keep` is dropped with the last slice, on any thread.
 class arrow_block final : public block {

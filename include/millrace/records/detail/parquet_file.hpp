@@ -66,7 +66,7 @@ class parquet_field {
 
 }  // namespace millrace
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 class parquet_metadata;
 

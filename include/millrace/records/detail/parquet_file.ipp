@@ -39,7 +39,7 @@
 #include <millrace/records/detail/parquet_file.hpp>
 #include <millrace/shards/sample.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Blocks of memory that Arrow decodes into, for the whole process. Those that are free are kept, up to 256 MiB: a
 /// row group is given back when its last row is, on another thread and long after it was decoded, and Arrow's allocator

@@ -10,7 +10,7 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/tar/format.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// So many first bytes of an object tell what it is.
 inline constexpr std::size_t text_head_bytes = tar::detect_bytes;

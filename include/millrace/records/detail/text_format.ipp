@@ -16,7 +16,7 @@
 #include <millrace/tar/format.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What an object's name says about its compression: the format, if it is one that is unpacked.
 struct named_compression {

@@ -9,7 +9,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/retry/host_stats.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Decides how many ranged reads of a store are in flight and how long each is, from what finished reads took.
 ///

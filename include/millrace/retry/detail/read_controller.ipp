@@ -11,7 +11,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/retry/detail/read_controller.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE read_controller::read_controller(const bounds& b) noexcept : requests_(1), part_(b.longest / 4) {
   set_bounds(b);

@@ -32,7 +32,7 @@
 ///       one.finished(now, {.bytes = n, .first = first_byte, .total = took});
 ///     }
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 class host_share;
 

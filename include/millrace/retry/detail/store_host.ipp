@@ -16,7 +16,7 @@
 #include <millrace/coro/run_context.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::size_t store_host::readers() const {
   const std::lock_guard lock(mutex_);

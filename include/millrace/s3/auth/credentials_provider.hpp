@@ -9,7 +9,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/s3/sign/credentials.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// Gives a client credentials, for every request that it sends. Shared by clients and loops: get() may be awaited on
 /// several loops at once; an implementation that refreshes does so once for all waiters.

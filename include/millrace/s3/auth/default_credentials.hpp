@@ -31,7 +31,7 @@
 #include <millrace/s3/config/settings.hpp>
 #include <millrace/s3/sign/credentials.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// What the sources of credentials use: the files of this machine, HTTP on the awaiting loop, processes, the clock.
 /// Tests replace it with recordings. Thread-safe.
@@ -280,7 +280,7 @@ class default_chain {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// Credentials from the sources that the AWS SDKs use, refreshed before they expire.
 ///

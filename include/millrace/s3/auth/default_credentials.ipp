@@ -23,7 +23,7 @@
 #include <millrace/s3/auth/detail/credential_requests.hpp>
 #include <millrace/s3/config/profile_file.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_COROUTINE_BODY task<http::response> surroundings::send(http::request r, request_limits limits) const {
   http::transport_options options = services_;

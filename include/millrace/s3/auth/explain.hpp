@@ -7,7 +7,7 @@
 #include <millrace/base/environment.hpp>
 #include <millrace/s3/config/config.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// What a client from this environment would use, setting by setting, and why: which source won, which ones are set but
 /// overruled, which are not set. Reads the configuration files and sends no request; a setting that is broken is

@@ -21,7 +21,7 @@
 #include <millrace/s3/sign/credentials.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 namespace detail {
 

@@ -19,7 +19,7 @@
 #include <millrace/s3/sign/credentials.hpp>
 #include <millrace/sync/remote_waiters.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// Keeps the credentials of a `Source` (default_chain, or a test's) fresh for any number of coroutines on any number of
 /// executors. See refreshing_credentials for what it promises.
@@ -319,7 +319,7 @@ class shared_region {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// Credentials that expire and are replaced in time: requested from `Source` on first use and before they expire.
 ///

@@ -9,7 +9,7 @@
 #include <millrace/base/environment.hpp>
 #include <millrace/coro/task.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// Ends when AWS announces that it takes this spot instance away (two minutes before it does), and returns what was
 /// announced. For pipeline_run::stop_when():

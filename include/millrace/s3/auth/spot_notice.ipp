@@ -11,7 +11,7 @@
 #include <millrace/s3/auth/spot_notice.hpp>
 #include <millrace/s3/config/settings.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 namespace detail {
 
 template <class = void>

@@ -11,7 +11,7 @@
 #include <millrace/base/short_text.hpp>
 #include <millrace/retry/retry_options.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 class settings;
 

@@ -14,7 +14,7 @@
 #include <millrace/s3/config/settings.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE config::config(const config_options& given)
     : region(given.region),
@@ -36,7 +36,7 @@ MILLRACE_INLINE config::config(const config_options& given)
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE std::optional<int> parse_attempts(std::string_view text) noexcept {
   return text::parse_decimal<int>(text, 1, 999);
@@ -51,7 +51,7 @@ MILLRACE_INLINE std::optional<retry_mode> parse_retry_mode(std::string_view text
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE config config::from_environment(const environment& variables, const config_options& given) {
   return from_settings(settings(variables), given);

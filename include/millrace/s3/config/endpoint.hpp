@@ -10,7 +10,7 @@
 #include <millrace/s3/config/settings.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// One label of a host name: letters, digits and inner hyphens, 1 to 63 of them.
 bool is_host_label(std::string_view text) noexcept;
@@ -80,7 +80,7 @@ class service_endpoint {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// Where the requests for one bucket go and for which region they are signed.
 ///

@@ -16,7 +16,7 @@
 #include <millrace/s3/url.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE bool is_host_label(std::string_view text) noexcept {
   if (text.empty() || text.size() > 63 || text.front() == '-' || text.back() == '-') return false;
@@ -163,7 +163,7 @@ MILLRACE_INLINE service_endpoint::service_endpoint(const settings& s, std::strin
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE std::string endpoint::path(std::string_view key) const {
   std::string out;

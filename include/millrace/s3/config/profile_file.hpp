@@ -17,7 +17,7 @@
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// The result of reading a file: its text, or the errno value. Overwritten on destruction: it may be a token.
 class file_text {
@@ -44,7 +44,7 @@ int replace_secret_file(const std::string& path, std::string_view text);
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// The properties of one section of the AWS configuration files, merged from both files.
 ///
@@ -81,7 +81,7 @@ class profile {
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// A property in a file: name and value. The name is lower case, and empty if nothing reads a property of that name.
 using raw_property = std::pair<std::string, std::string>;
@@ -146,7 +146,7 @@ class profile_parser {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// Where the AWS configuration files are and which profile is meant.
 class profile_location {

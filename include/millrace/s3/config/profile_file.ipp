@@ -22,7 +22,7 @@
 #include <millrace/s3/config/profile_file.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE int replace_secret_file(const std::string& path, std::string_view text) {
   std::string fresh = path + ".XXXXXX";
@@ -83,7 +83,7 @@ MILLRACE_INLINE file_text read_small_file(const std::string& path) {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE std::optional<std::string_view> profile::find(std::string_view name) const noexcept {
   const auto found = properties_.find(name);
@@ -115,7 +115,7 @@ MILLRACE_INLINE std::string_view profile::trimmed(std::string_view text) noexcep
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE std::string_view trim_blanks(std::string_view text) noexcept {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
@@ -260,7 +260,7 @@ MILLRACE_INLINE std::string_view profile_parser::without_comment(std::string_vie
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE void profile_file::merge(profile& into, detail::raw_section& section) {
   for (detail::raw_property& p : section.properties) {
@@ -270,7 +270,7 @@ MILLRACE_INLINE void profile_file::merge(profile& into, detail::raw_section& sec
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE void wipe(std::vector<raw_section>& sections) noexcept {
   for (raw_section& section : sections) {
@@ -280,7 +280,7 @@ MILLRACE_INLINE void wipe(std::vector<raw_section>& sections) noexcept {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE profile_file profile_file::parse(std::string_view config, std::string_view credentials,
                                                  std::string_view config_name, std::string_view credentials_name) {

@@ -16,7 +16,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/s3/config/profile_file.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// The configuration of the AWS SDKs: the variables and both files, read once.
 ///
@@ -93,7 +93,7 @@ class settings {
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// The variables that credentials may come from, as they were when this was made: what is refreshed hours later must
 /// neither depend on a table that has gone nor call getenv(3) beside threads. Overwritten on destruction.

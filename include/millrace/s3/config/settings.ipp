@@ -11,7 +11,7 @@
 #include <millrace/s3/config/settings.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE std::optional<std::string_view> settings::service_property(std::string_view service,
                                                                            std::string_view name) const {
@@ -28,7 +28,7 @@ MILLRACE_INLINE std::optional<std::string_view> settings::service_property(std::
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE environment_copy::environment_copy(const environment& from) {
   static constexpr const char* names[] = {

@@ -23,7 +23,7 @@
 #include <millrace/s3/wire/detail/body_checksum.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// Whether a composite checksum can be compared with the bytes of an object of `size` bytes: whether its upload had
 /// parts of one size, as far as the first and their number tell. Throws changed_error where the object is no longer the
@@ -106,7 +106,7 @@ class part_download {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// Bytes [offset, offset + length) of an object, in one slab of `slabs` (length is at most a slab) or, for small
 /// lengths, in memory of their own size; fewer where the object ends, none for an empty object.

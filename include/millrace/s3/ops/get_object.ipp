@@ -29,7 +29,7 @@
 #include <millrace/text/entity_tag.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// The setting that turns off requests for checksums.
 inline constexpr const char* checksum_setting =
@@ -355,7 +355,7 @@ MILLRACE_COROUTINE task<std::string> version_now(const session& s, const operati
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_COROUTINE_BODY task<object_part> get_object_range(std::shared_ptr<const session> s, std::string bucket,
                                                            std::string key, std::uint64_t offset, std::size_t length,
@@ -420,7 +420,7 @@ MILLRACE_COROUTINE_BODY task<object_info> head_object(std::shared_ptr<const sess
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_COROUTINE task<declared_checksum> checksum_once(const session& s, const operation& op) {
   declared_checksum result;
@@ -446,7 +446,7 @@ MILLRACE_INLINE void note_unchecked(executor& ex, const session& s, const std::s
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_COROUTINE_BODY task<std::unique_ptr<object_checksum>> checksum_of(std::shared_ptr<const session> s,
                                                                            std::string bucket, std::string key,

@@ -16,7 +16,7 @@
 #include <millrace/s3/url.hpp>
 #include <millrace/s3/wire/documents.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 namespace detail {
 

@@ -27,7 +27,7 @@
 #include <millrace/sync/event.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_COROUTINE_BODY task<list_page> list_once(const session& s, const operation& op) {
   executor& ex = co_await this_executor();
@@ -461,7 +461,7 @@ class given_keys {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_COROUTINE_BODY async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix,
                                                             list_options options, std::uint64_t most_empty) {

@@ -12,7 +12,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 class session;
 

@@ -15,7 +15,7 @@
 #include <millrace/s3/session.hpp>
 #include <millrace/s3/wire/detail/body_checksum.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE object_checksum::object_checksum(std::shared_ptr<const session> s, std::string bucket, std::string key,
                                                  std::string etag, detail::body_checksum sum)

@@ -15,7 +15,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/s3/sign/signing_request.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// The result of HeadObject, which also comes with the bytes of GetObject.
 class object_info {

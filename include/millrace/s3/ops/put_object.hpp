@@ -28,7 +28,7 @@
 #include <millrace/s3/wire/documents.hpp>
 #include <millrace/sync/event.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 inline constexpr std::uint64_t max_parts = 10000;
 
@@ -230,7 +230,7 @@ class open_upload {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// Stores `body` as an object, in one request whose signature covers the payload or its checksum; gives the ETag. At
 /// most 5 GiB (PutObject's limit); the bytes must not change until it is done. Retried as a whole.

@@ -22,7 +22,7 @@
 #include <millrace/text/entity_tag.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE put_plan::put_plan(const config& c, const put_options& o)
     : part(o.part), size(o.size), only_new(o.only_new), checksums(o.checksums.value_or(c.send_checksums)) {
@@ -273,7 +273,7 @@ MILLRACE_COROUTINE_BODY task<void> abort_upload(std::shared_ptr<const session> s
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_COROUTINE_BODY task<std::string> put_object(std::shared_ptr<const session> s, std::string bucket,
                                                      std::string key, bytes body, detail::put_plan plan) {

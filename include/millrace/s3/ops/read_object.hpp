@@ -24,7 +24,7 @@
 #include <millrace/s3/ops/objects.hpp>
 #include <millrace/s3/session.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// Reads one object as a whole: a first part, which says how long the object is, then all others in parallel, each
 /// straight into its place. For one loop; it must stay where it is while a read is under way.
@@ -78,7 +78,7 @@ class object_reader {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// A whole object, of at most `max_bytes`, in one piece of memory.
 ///

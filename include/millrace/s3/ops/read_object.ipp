@@ -23,7 +23,7 @@
 #include <millrace/s3/ops/read_object.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// A slab that is part of other memory. It is lent once at a time: an answer that goes on after it has no place.
 class placed_slab final : public slab_source {
@@ -185,7 +185,7 @@ MILLRACE_COROUTINE_BODY task<object_part> object_reader::read_part(std::uint64_t
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_COROUTINE_BODY task<bytes> read_object(std::shared_ptr<const session> s, std::string bucket, std::string key,
                                                 std::size_t max_bytes, std::atomic<std::uint64_t>* progress) {

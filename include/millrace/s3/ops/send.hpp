@@ -23,7 +23,7 @@
 #include <millrace/s3/session.hpp>
 #include <millrace/s3/sign/signer.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 namespace detail {
 

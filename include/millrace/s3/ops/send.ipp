@@ -24,7 +24,7 @@
 #include <millrace/text/entity_tag.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE failed_attempt attempt_that(const error& e) noexcept {
   failed_attempt failed;
@@ -42,7 +42,7 @@ MILLRACE_INLINE failed_attempt attempt_that(const http::error& e) noexcept {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE where operation::at() const {
   where w;
@@ -53,7 +53,7 @@ MILLRACE_INLINE where operation::at() const {
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE void give_up(const retry_policy& policy, const session& s, const std::exception_ptr& why) {
   if (!policy.out_of_patience()) std::rethrow_exception(why);
@@ -273,7 +273,7 @@ MILLRACE_COROUTINE_BODY task<void> learn_own_region(const session& s) {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_COROUTINE_BODY task<http::exchange> send(const session& s, const operation& op, http::body_options body,
                                                   millrace::detail::request_gate::turn* when) {

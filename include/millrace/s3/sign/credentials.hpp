@@ -11,7 +11,7 @@
 #include <millrace/base/environment.hpp>
 #include <millrace/base/error.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// One immutable snapshot of what signs requests: access key, secret, session token, moment of expiry.
 ///

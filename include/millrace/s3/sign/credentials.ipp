@@ -15,7 +15,7 @@
 #include <millrace/s3/sign/credentials.hpp>
 #include <millrace/text/dates.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 struct credentials::parts {
   parts(std::string_view key, std::string_view secret_key, std::string_view session, std::optional<std::int64_t> end)

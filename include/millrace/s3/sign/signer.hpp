@@ -20,7 +20,7 @@
 #include <millrace/s3/sign/signing_request.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// A moment the way SigV4 writes it: `20130524T000000Z`, and its day `20130524`.
 class amz_date {
@@ -40,7 +40,7 @@ class amz_date {
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// True for what text::append_encoded_path() writes: S3 decodes the path of a request, encodes it so and signs that.
 /// Any other spelling of the same path would be refused as a wrong signature.
@@ -214,7 +214,7 @@ class signing_key_cache {
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// How a service wants its requests signed. The defaults are those of S3; STS and others encode the path once more,
 /// collapse dot segments and send no payload hash.

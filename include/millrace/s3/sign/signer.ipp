@@ -19,7 +19,7 @@
 #include <millrace/text/dates.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE amz_date::amz_date(std::int64_t unix_seconds) {
   if (unix_seconds < 0 || unix_seconds > text::last_second_of_9999) {
@@ -46,7 +46,7 @@ MILLRACE_INLINE char* amz_date::digits(char* out, int two) noexcept {
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE bool is_encoded_path(std::string_view path) noexcept {
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -348,7 +348,7 @@ MILLRACE_INLINE void signing_key_cache::derive(hmac_sha256& hmac, const credenti
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE signer::signer(signing_options options) : options_(options) {
   // Grown once: a reallocation would leave copies of session tokens in freed memory.

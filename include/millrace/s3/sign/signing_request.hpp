@@ -13,7 +13,7 @@
 
 #include <millrace/version.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// A header as it goes over the wire; the views refer to memory of the caller.
 struct header_field {

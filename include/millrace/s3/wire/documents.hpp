@@ -18,7 +18,7 @@
 #include <millrace/s3/wire/detail/xml.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// The `<Error>` document in the body of a refused request (S3's form, and `<ErrorResponse>` of STS).
 class error_document {
@@ -131,7 +131,7 @@ class list_handler final : public xml_handler {
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// A part that the store has.
 class stored_part {

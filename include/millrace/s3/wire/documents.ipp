@@ -20,7 +20,7 @@
 #include <millrace/text/entity_tag.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE void error_document_handler::leaf(std::string_view path, const std::string& text) {
   if (path == "ErrorResponse/RequestId") return assign(out_.request_id, text);
@@ -36,7 +36,7 @@ MILLRACE_INLINE void error_document_handler::leaf(std::string_view path, const s
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE std::optional<error_document> error_document::parse(std::string_view body) {
   error_document out;
@@ -51,7 +51,7 @@ MILLRACE_INLINE std::optional<error_document> error_document::parse(std::string_
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// AWS names the document ListBucketResult; those that derive the name from the operation are met, too.
 MILLRACE_INLINE bool list_handler::is_listing(std::string_view root) noexcept {
@@ -154,7 +154,7 @@ MILLRACE_INLINE std::string list_handler::decoded(std::string_view bucket, std::
 
 }  // namespace millrace::s3::detail
 
-namespace millrace::s3 {
+namespace millrace::inline MILLRACE_ABI::s3 {
 
 MILLRACE_INLINE list_page list_page::parse(std::string_view xml, std::string_view bucket) {
   detail::list_handler handler;
@@ -168,7 +168,7 @@ MILLRACE_INLINE list_page list_page::parse(std::string_view xml, std::string_vie
 
 }  // namespace millrace::s3
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE std::string crc32c_value(std::string_view data) {
   const std::uint32_t crc = crc32c(0, data.data(), data.size());

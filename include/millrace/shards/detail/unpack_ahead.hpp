@@ -26,7 +26,7 @@
 #include <millrace/tar/detail/unpacker.hpp>
 #include <millrace/tar/entry.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What one job of an unpacker made.
 class unpack_step {

@@ -18,7 +18,7 @@
 #include <millrace/shards/detail/unpack_ahead.hpp>
 #include <millrace/tar/detail/unpacker.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE unpack_step unpack_job::operator()() {
   using event = tar::detail::unpacker::event;

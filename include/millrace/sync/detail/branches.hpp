@@ -13,7 +13,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/task.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The coroutine that awaits several tasks at once: it is notified when each ends, and queued when it need not wait for
 /// more.

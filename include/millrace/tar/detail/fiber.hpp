@@ -16,7 +16,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 /// A function with a stack of its own that can be left in the middle and entered again: turns a library that pulls its
 /// input into one that is pushed. 0.3 microseconds a switch (ucontext saves the signal mask by a system call).

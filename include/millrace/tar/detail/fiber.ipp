@@ -10,7 +10,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/tar/detail/fiber.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 MILLRACE_INLINE fiber::fiber(std::size_t stack_bytes, void (*function)(void*), void* argument)
     : function_(function), argument_(argument), size_(stack_bytes + guard_bytes) {

@@ -7,7 +7,7 @@
 
 #include <millrace/version.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 /// What an object is that is not an archive, from its first bytes: for error messages.
 

@@ -12,7 +12,7 @@
 #include <millrace/tar/format.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 MILLRACE_INLINE bool looks_like_text(std::string_view head) noexcept {
   using namespace std::string_view_literals;

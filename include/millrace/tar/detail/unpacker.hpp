@@ -29,7 +29,7 @@
 #include <millrace/tar/entry.hpp>
 #include <millrace/tar/format.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 /// The only file that uses libarchive's names.
 

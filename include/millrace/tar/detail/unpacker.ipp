@@ -25,7 +25,7 @@
 #include <millrace/tar/detail/unpacker.hpp>
 #include <millrace/tar/detail/window.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 MILLRACE_INLINE bool enable(::archive* a, format kind) {
   const auto unpack = [a](int filter) {

@@ -14,7 +14,7 @@
 #include <millrace/tar/entry.hpp>
 #include <millrace/tar/format.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 /// A number of `bytes` bytes of `text` from `at` on, the lowest first.
 std::uint64_t number_at(std::string_view text, std::size_t at, std::size_t bytes) noexcept;

@@ -13,7 +13,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/tar/detail/window.hpp>
 
-namespace millrace::tar::detail {
+namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 MILLRACE_INLINE std::uint64_t number_at(std::string_view text, std::size_t at, std::size_t bytes) noexcept {
   std::uint64_t n = 0;

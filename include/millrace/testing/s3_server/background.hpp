@@ -13,7 +13,7 @@
 #include <millrace/io/loop_thread.hpp>
 #include <millrace/testing/s3_server/server.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 /// A server on a thread and a loop of its own: running from the constructor to the destructor.
 ///

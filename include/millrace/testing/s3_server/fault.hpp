@@ -13,7 +13,7 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/testing/s3_server/message.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 /// What goes wrong with one answer. Made by its functions:
 ///

@@ -16,7 +16,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/testing/s3_server/fault.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 MILLRACE_INLINE fault fault::refuse(int status, std::string code) {
   fault f(kind::refuse);

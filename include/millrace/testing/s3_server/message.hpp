@@ -11,7 +11,7 @@
 
 #include <millrace/memory/bytes.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 /// One request as it was received. The target is kept raw beside its decoded parts, because what is signed is what was
 /// sent.

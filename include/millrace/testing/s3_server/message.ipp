@@ -12,7 +12,7 @@
 #include <millrace/testing/s3_server/detail/text.hpp>
 #include <millrace/testing/s3_server/message.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 MILLRACE_INLINE const std::string* request::field(std::string_view name) const noexcept {
   for (const pair& f : fields) {

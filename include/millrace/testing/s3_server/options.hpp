@@ -13,7 +13,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/version.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 /// How a server speaks TLS. The certificate is self-signed and made when the server starts; certificate_file() of the
 /// server is what a client names as its file of authorities.

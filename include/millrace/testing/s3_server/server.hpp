@@ -14,7 +14,7 @@
 #include <millrace/testing/s3_server/detail/connection.hpp>
 #include <millrace/testing/s3_server/stream_socket.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 /// A small S3 server in memory, for tests, examples and benchmarks: lists, reads and writes objects with the checks of
 /// the real service, stricter where a client could get away with a mistake, and misbehaves on request.

@@ -13,7 +13,7 @@
 #include <millrace/testing/s3_server/detail/connection.hpp>
 #include <millrace/testing/s3_server/server.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 MILLRACE_INLINE server::server(options o)
     : state_(std::make_unique<detail::shared_state>(std::move(o))),

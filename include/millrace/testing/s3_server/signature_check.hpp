@@ -10,7 +10,7 @@
 #include <millrace/testing/s3_server/message.hpp>
 #include <millrace/testing/s3_server/options.hpp>
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 /// The query as SigV4 sorts it, without the signature.
 std::string canonical_query(const request& r);
@@ -24,7 +24,7 @@ std::string canonical_request(const request& r, const std::vector<std::string_vi
 
 }  // namespace millrace::s3_server::detail
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 /// Who sent a request, and what its body has to be.
 class caller {

@@ -17,7 +17,7 @@
 #include <millrace/testing/s3_server/message.hpp>
 #include <millrace/testing/s3_server/signature_check.hpp>
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 /// Refuses text that is not what SigV4's own encoding of its bytes would be: lower-case hexadecimal, a bare `+`, an
 /// escaped letter. S3 would encode it again before comparing; a signer that depends on that is one bug away from a 403.
@@ -90,7 +90,7 @@ MILLRACE_INLINE std::string canonical_request(const request& r, const std::vecto
 
 }  // namespace millrace::s3_server::detail
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 MILLRACE_INLINE caller signature_check::verify(const request& r, std::int64_t now) const {
   const std::string* header = r.field("authorization");

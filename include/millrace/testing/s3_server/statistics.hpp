@@ -15,7 +15,7 @@
 #include <millrace/testing/s3_server/fault.hpp>
 #include <millrace/testing/s3_server/message.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 /// One served request, for a test to look at. Holds no signature, no token and no access key.
 class logged_request {

@@ -19,7 +19,7 @@
 #include <millrace/testing/s3_server/detail/text.hpp>
 #include <millrace/testing/s3_server/message.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 /// The wall clock of a server: the machine's, moved by an offset that may be changed while the server runs.
 class server_clock {
@@ -104,7 +104,7 @@ class upload {
 
 }  // namespace millrace::s3_server
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 using object_map = std::map<std::string, std::shared_ptr<const object>, std::less<>>;
 
@@ -134,7 +134,7 @@ list_page list(const object_map& all, const std::string& prefix, std::string_vie
 
 }  // namespace millrace::s3_server::detail
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 /// The buckets, objects and unfinished uploads of a server, in memory. Thread-safe: tests put and look while the server
 /// runs. Functions that serve requests throw refusal.

@@ -16,7 +16,7 @@
 #include <millrace/testing/s3_server/message.hpp>
 #include <millrace/testing/s3_server/store.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 MILLRACE_INLINE std::string object::checksum(std::string_view name) const {
   for (const field& f : checksums) {
@@ -108,7 +108,7 @@ MILLRACE_INLINE std::string upload::from_hex(const std::string& hex) {
 
 }  // namespace millrace::s3_server
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 /// The first key of `all` that does not begin with `prefix` and is not before it.
 MILLRACE_INLINE object_map::const_iterator behind_prefix(const object_map& all, std::string prefix) {
@@ -152,7 +152,7 @@ MILLRACE_INLINE list_page list(const object_map& all, const std::string& prefix,
 
 }  // namespace millrace::s3_server::detail
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 MILLRACE_INLINE std::string store::put(const std::string& bucket, const std::string& key, object o) {
   o.modified = clock_.now();

@@ -27,7 +27,7 @@
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/loop/event_loop.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 /// A non-blocking stream socket of the test server, whose operations are awaited on an event loop.
 ///

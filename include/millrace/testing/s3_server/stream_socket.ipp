@@ -14,7 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/testing/s3_server/stream_socket.hpp>
 
-namespace millrace::s3_server {
+namespace millrace::inline MILLRACE_ABI::s3_server {
 
 MILLRACE_INLINE stream_socket stream_socket::listen(const char* address, std::uint16_t port, int backlog) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

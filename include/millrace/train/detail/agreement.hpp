@@ -14,7 +14,7 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/train/rank_group.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// After which step of the training the state of one rank is, where each rank has its own.
 struct state_step {

@@ -10,7 +10,7 @@
 #include <millrace/index/index_set.hpp>
 #include <millrace/order/sample_mix.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Indexed data sets that epochs() mixes, as its readers take them.
 struct dataset_mix {

@@ -22,7 +22,7 @@
 #include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// `agreed`: with the other ranks, before anything is read; may be null.
 template <class Sample>

@@ -24,7 +24,7 @@
 #include <millrace/train/detail/window_reader.hpp>
 #include <millrace/train/equal_batches.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Options with texts of their own, for later.
 class kept_epochs_options {

@@ -14,7 +14,7 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/order/epoch_state.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The samples that a run of epochs() could not have, by shard: the run's list of them, and what a state says of those
 /// before it. Any thread.

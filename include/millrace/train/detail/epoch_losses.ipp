@@ -14,7 +14,7 @@
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/train/detail/epoch_losses.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void epoch_losses::carry(const epoch_state& before, const std::vector<std::string>& names) {
   const std::lock_guard lock(mutex_);

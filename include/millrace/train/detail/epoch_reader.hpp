@@ -41,7 +41,7 @@
 #include <millrace/train/detail/sample_filler.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The schedule of epochs(): the walk is planned ahead of the consumer, and each time that it comes to samples of a
 /// track that no request reads yet, those of the slice that the rank will take one after the other become a piece,

@@ -13,7 +13,7 @@
 #include <millrace/order/sample_mix.hpp>
 #include <millrace/order/sample_order.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Where an epoch of `samples` ends of which each of `world` ranks takes `batches` batches; 0: all.
 inline std::uint64_t end_of_epoch(std::uint64_t samples, std::uint64_t batch, std::uint64_t world,

@@ -16,7 +16,7 @@
 #include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The state of a training with an index. Where that is not known before the stream runs, it is until then the state
 /// of the beginning.

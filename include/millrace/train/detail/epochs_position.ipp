@@ -15,7 +15,7 @@
 #include <millrace/train/detail/epochs_position.hpp>
 #include <millrace/train/epoch_plan.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE epochs_position::epochs_position(const epochs_request& options, bool of_mix)
     : beginning_(options.resume), batch_(options.batch), world_(options.rank.world_size) {

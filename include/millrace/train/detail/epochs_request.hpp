@@ -10,7 +10,7 @@
 #include <millrace/index/sample_format.hpp>
 #include <millrace/train/epochs_options.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Where an index comes from.
 enum class index_use : unsigned char {

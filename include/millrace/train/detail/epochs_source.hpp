@@ -23,7 +23,7 @@ namespace millrace::inline MILLRACE_ABI {
 class executor;
 }
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Throws configuration_error for .hosts that cannot be.
 void check_hosts(const epochs_request& options);

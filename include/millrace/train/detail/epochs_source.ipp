@@ -25,7 +25,7 @@
 #include <millrace/train/equal_batches.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void check_hosts(const epochs_request& options) {
   const millrace::rank& r = options.rank;

@@ -30,7 +30,7 @@
 #include <millrace/train/detail/window_order.hpp>
 #include <millrace/train/detail/window_position.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The sample at `spot`, whose bytes these are, in memory of its own. changed_error where it is not there.
 sample sample_at(const window_order::spot& spot, const std::shared_ptr<const shard>& from, const bytes& data);

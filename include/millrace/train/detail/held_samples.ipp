@@ -13,7 +13,7 @@
 #include <millrace/tar/reader.hpp>
 #include <millrace/train/detail/held_samples.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE sample sample_at(const window_order::spot& spot, const std::shared_ptr<const shard>& from,
                                  const bytes& data) {

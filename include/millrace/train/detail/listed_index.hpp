@@ -21,7 +21,7 @@
 #include <millrace/shards/storage.hpp>
 #include <millrace/train/detail/epochs_request.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Makes the index of one shard of a list, or takes what another rank has made, and leaves what it makes to the others.
 class shard_indexer {

@@ -44,7 +44,7 @@
 #include <millrace/shards/range_reader.hpp>
 #include <millrace/train/detail/listed_index.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::string shard_indexer::name_of(const shard& s) const {
   const std::string name = s.shown();

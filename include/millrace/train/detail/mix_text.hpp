@@ -10,7 +10,7 @@
 #include <millrace/order/sample_mix.hpp>
 #include <millrace/train/detail/dataset_mix.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 class epochs_source;
 

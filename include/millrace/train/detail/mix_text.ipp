@@ -14,7 +14,7 @@
 #include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/mix_text.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::string mix_end_text(mix_until until, std::uint64_t samples) {
   if (until == mix_until::first_end) return "first_end";

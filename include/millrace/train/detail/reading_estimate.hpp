@@ -9,7 +9,7 @@
 #include <millrace/index/index_set.hpp>
 #include <millrace/order/sample_order.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What epochs() asks of a store with so much memory, counted over the pieces of a few tracks: some thousand samples,
 /// wherever the data set is large.

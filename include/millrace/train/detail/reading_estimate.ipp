@@ -10,7 +10,7 @@
 #include <millrace/train/detail/reading_estimate.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE reading_estimate::reading_estimate(const index_set& indexes, const sample_order& order,
                                                    std::uint64_t world, std::size_t memory, std::size_t part,

@@ -27,7 +27,7 @@
 #include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Makes samples of what epoch_reader has read: their key, fields and origin, by the index, compared with its
 /// checksums. It knows the objects that are read, and of which version they are.

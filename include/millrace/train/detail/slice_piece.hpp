@@ -18,7 +18,7 @@
 #include <millrace/order/sample_order.hpp>
 #include <millrace/shards/range_reader.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// How many samples of a slice a rank reads at once, with so many bytes of memory and a mean sample of `mean`: as many
 /// that a piece of each of its tracks takes half of the bytes. The other half is for reading ahead.

@@ -12,7 +12,7 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/train/detail/epochs_request.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// What fixes the order of a training without an index, beside the contents of its shards.
 class window_plan {

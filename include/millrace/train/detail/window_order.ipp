@@ -18,7 +18,7 @@
 #include <millrace/text/entity_tag.hpp>
 #include <millrace/train/detail/window_order.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE window_plan::window_plan(std::vector<shard> given, const epochs_request& options)
     : shards(std::move(given)),

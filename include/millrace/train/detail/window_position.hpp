@@ -21,7 +21,7 @@
 #include <millrace/train/detail/window_order.hpp>
 #include <millrace/train/detail/window_state.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The state of a training without an index. The stream's loop records the changes of its order; those that were
 /// delivered are applied to a second order, which has the position after the batch that was last taken, whatever was

@@ -16,7 +16,7 @@
 #include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/window_position.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE window_position::window_position(const epochs_request& options, std::optional<window_state> saved)
     : saved_(std::move(saved)),

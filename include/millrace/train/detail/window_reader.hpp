@@ -30,7 +30,7 @@
 #include <millrace/train/detail/window_order.hpp>
 #include <millrace/train/detail/window_position.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 template <class Shard>
 async_generator<Shard> one_shard(Shard s) {

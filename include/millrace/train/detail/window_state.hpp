@@ -13,7 +13,7 @@
 #include <millrace/order/epoch_state.hpp>
 #include <millrace/train/detail/window_order.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The shards that have been read, by their numbers in the list: with the ETag and the size that were found.
 using known_shards = std::map<std::uint64_t, shard>;

@@ -21,7 +21,7 @@
 #include <millrace/text/text.hpp>
 #include <millrace/train/detail/window_state.hpp>
 
-namespace millrace::detail {
+namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE constexpr std::uint64_t tar_block = 512;  // all offsets are multiples of it
 

@@ -24,7 +24,7 @@
 #include <millrace/text/dates.hpp>
 #include <millrace/text/json_leaves.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// Bounds on one request for credentials or metadata.
 struct request_limits {

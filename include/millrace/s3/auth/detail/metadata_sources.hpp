@@ -18,7 +18,7 @@
 #include <millrace/s3/error.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// The URL of this container's credentials agent (ECS tasks, EKS Pod Identity and similar); nullopt if neither variable
 /// is set. AWS_CONTAINER_CREDENTIALS_RELATIVE_URI wins over ..._FULL_URI, which must be https or lead to this machine

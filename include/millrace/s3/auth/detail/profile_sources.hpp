@@ -29,7 +29,7 @@
 #include <millrace/text/json_leaves.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// A role to be assumed, as it stands in a profile or in the environment.
 class role_request {

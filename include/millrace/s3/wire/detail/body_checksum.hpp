@@ -16,7 +16,7 @@
 #include <millrace/http/message.hpp>
 #include <millrace/s3/sign/signer.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// A checksum that a store declares of an object, and what has been added up of the object's bytes so far.
 ///

@@ -16,7 +16,7 @@
 #include <millrace/text/entity_tag.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE body_checksum::body_checksum(const body_checksum& other)
     : how_(other.how_),

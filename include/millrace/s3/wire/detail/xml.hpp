@@ -15,7 +15,7 @@
 
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// Bytes of the character that begins at `text[0]`, one above 0x7f; 0 when it is no UTF-8 or none that XML 1.0 allows.
 inline std::size_t xml_character(std::string_view text) noexcept {

@@ -16,7 +16,7 @@
 #include <millrace/s3/wire/detail/xml.hpp>
 #include <millrace/text/text.hpp>
 
-namespace millrace::s3::detail {
+namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE std::string xml_legal(std::string_view document) {
   const auto legal = [](std::uint32_t c) {

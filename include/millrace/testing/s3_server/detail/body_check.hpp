@@ -11,7 +11,7 @@
 
 #include <millrace/testing/s3_server/message.hpp>
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 /// Appends the fields of `text`, lines that end in CR LF each. Returns what is wrong, null when nothing is. Strict: no
 /// folding, no bare LF, no blank before the colon, no control characters (RFC 9112, 5).

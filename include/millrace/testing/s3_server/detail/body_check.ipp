@@ -17,7 +17,7 @@
 #include <millrace/testing/s3_server/detail/text.hpp>
 #include <millrace/testing/s3_server/message.hpp>
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 MILLRACE_INLINE bool is_token(std::string_view text) noexcept {
   for (char c : text) {

@@ -40,7 +40,7 @@
 #include <millrace/testing/s3_server/statistics.hpp>
 #include <millrace/testing/s3_server/stream_socket.hpp>
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 struct tls_free {
   void operator()(SSL_CTX* p) const noexcept { SSL_CTX_free(p); }

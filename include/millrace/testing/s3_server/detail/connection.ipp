@@ -31,7 +31,7 @@
 #include <millrace/testing/s3_server/detail/text.hpp>
 #include <millrace/testing/s3_server/message.hpp>
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 MILLRACE_INLINE tls_context::tls_context(const tls_options& o)
     : key_(EVP_EC_gen("P-256")), context_(SSL_CTX_new(TLS_server_method())), path_(o.certificate_file) {

@@ -14,7 +14,7 @@
 #include <millrace/testing/s3_server/signature_check.hpp>
 #include <millrace/testing/s3_server/store.hpp>
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 /// Bytes [first, first + length) of an object.
 class selection {

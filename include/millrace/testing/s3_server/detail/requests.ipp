@@ -19,7 +19,7 @@
 #include <millrace/testing/s3_server/detail/text.hpp>
 #include <millrace/testing/s3_server/message.hpp>
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 MILLRACE_INLINE std::optional<selection> parse_range(const std::string* field, std::uint64_t size) {
   constexpr std::string_view unit = "bytes=";

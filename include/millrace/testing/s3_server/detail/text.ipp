@@ -14,7 +14,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/testing/s3_server/detail/text.hpp>
 
-namespace millrace::s3_server::detail {
+namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 MILLRACE_INLINE std::string lower_case(std::string_view text) {
   std::string out(text);
