@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/decode/decode_audio.hpp>

@@ -155,13 +155,13 @@ MILLRACE_INLINE bool clock_differs(const session& s, const http::response_head& 
   return theirs && (*theirs - s.now() > 4 * 60 || s.now() - *theirs > 4 * 60);
 }
 
-/// True if a field of S3's is in it, x-amz-request-id say; other servers on the way have none (a firewall of AWS's
-/// sends x-amzn-waf-action).
+/// True if a field of S3's is in it, x-amz-request-id say, or moto's x-amzn-requestid; other servers on the way have
+/// none (a firewall of AWS's sends x-amzn-waf-action).
 MILLRACE_INLINE bool is_from_s3(const http::response_head& head) noexcept {
   for (const auto& [name, value] : head.fields) {
     if (text::starts_ignoring_case(name, "x-amz-")) return true;
   }
-  return false;
+  return head.fields.find("x-amzn-requestid") != nullptr;
 }
 
 /// True if a success is an answer to `op`, as far as its head tells. A document or the ETag of what was stored is
