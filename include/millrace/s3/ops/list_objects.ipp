@@ -5,13 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/tracer.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/s3/ops/list_objects.hpp>
 #include <millrace/s3/ops/send.hpp>
@@ -433,30 +433,33 @@ MILLRACE_COROUTINE_BODY task<std::vector<listed_object>> split_listing::next() {
   }
 }
 
-/// The keys of a listing, by their hashes: those that come twice are found, also where keys do not ascend.
+/// The keys of a listing, by hashes of 128 bits: those that come twice are found, also where keys do not ascend.
 class given_keys {
  public:
   /// Notes `key`; false if it is there already.
   bool is_new(const std::string& key) {
-    const std::uint64_t hash = std::hash<std::string>()(key);
-    if (ascending_ && (hashes_.empty() || key > last_)) {
-      hashes_.push_back(hash);
+    hasher128 h;
+    h.add(key);
+    const hash128 value = h.value();
+    const std::pair<std::uint64_t, std::uint64_t> hash(value.high, value.low);
+    if (ascending_ && (ordered_.empty() || key > last_)) {
+      ordered_.push_back(hash);
       last_ = key;
       return true;
     }
     if (std::exchange(ascending_, false)) {
-      known_.insert(hashes_.begin(), hashes_.end());
-      hashes_ = std::vector<std::uint64_t>();
+      known_.insert(ordered_.begin(), ordered_.end());
+      ordered_ = std::vector<std::pair<std::uint64_t, std::uint64_t>>();
     }
     return known_.insert(hash).second;
   }
-  std::size_t size() const noexcept { return ascending_ ? hashes_.size() : known_.size(); }
+  std::size_t size() const noexcept { return ascending_ ? ordered_.size() : known_.size(); }
 
  private:
   bool ascending_ = true;
   std::string last_;
-  std::vector<std::uint64_t> hashes_;         // while they ascend
-  std::unordered_set<std::uint64_t> known_;  // afterwards
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ordered_;  // while they ascend
+  std::set<std::pair<std::uint64_t, std::uint64_t>> known_;       // afterwards
 };
 
 }  // namespace millrace::s3::detail
