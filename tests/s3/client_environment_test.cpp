@@ -9,6 +9,8 @@ static_assert(sizeof(millrace::s3::object_checksum) > 0);
 
 #include <chrono>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
@@ -158,6 +160,17 @@ TEST_CASE("silence where credentials are asked for ends after seconds, not minut
   CHECK(one >= 0);
   CHECK(one < 1);
   CHECK(one != world.random());
+}
+
+TEST_CASE("the body of a request for credentials, a secret, is overwritten when it has been sent", "[s3][client]") {
+  scripted_server server({ok("direct")});
+  const s3::detail::surroundings world{http::transport_options()};
+  http::request r("POST", server.url());
+  r.body = bytes::copy("secret");
+  const bytes body = r.body;
+  const auto loop = make_event_loop();
+  CHECK(block_on(*loop, world.send(std::move(r), s3::detail::request_limits())).body == "direct");
+  CHECK(body.view() == std::string_view("\0\0\0\0\0\0", 6));
 }
 
 TEST_CASE("what is asked of this machine goes past the proxy", "[s3][client]") {

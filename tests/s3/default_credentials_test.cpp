@@ -3,12 +3,15 @@
 #include <millrace/s3/auth/default_credentials.hpp>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +22,7 @@
 #include <vector>
 
 #include "tests/s3/recorded_world.hpp"
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 
 namespace {
@@ -419,13 +423,73 @@ TEST_CASE("an SSO token is renewed by its refresh token, and the file that has i
   f.answer({token, keys});
   CHECK_THAT(f.failure(), Contains("expired: run"));
   CHECK(f.world->answered == 0);
-  // The new one has nowhere to go.
+  // The new one has nowhere to go: the old one is not spent.
   token.status = 200;
   token.answer = "{\"accessToken\":\"new\",\"expiresIn\":3600}";
-  f.world->replacing_fails = EACCES;
+  f.world->refuses_files = EROFS;
   f.world->files[path] = file("2009-02-07T09:00:00Z");
   f.answer({token, keys});
-  CHECK_THAT(f.failure(), Contains("the new one cannot be written: Permission denied"));
+  CHECK_THAT(f.failure(), Contains("expired, and its file cannot be replaced: Read-only file system: run `aws sso"));
+  CHECK(f.world->answered == 0);
+  // The disk turns out to be full: this process goes on with the new one, and says so.
+  f.world->refuses_files = 0;
+  f.world->replacing_fails = ENOSPC;
+  keys.fields["x-amz-sso_bearer_token"] = "new";
+  f.answer({token, keys});
+  millrace::test::captured_stderr said(millrace::test::captured_stderr::into::pipe);
+  CHECK(f.get() == "AK");
+  CHECK_THAT(said.text(), Contains("the new SSO token cannot be written to " + path + ": No space left on device") &&
+                              !Contains("hidden"));
+  CHECK(f.world->complaints.empty());
+}
+
+TEST_CASE("all that others have written into the file of an SSO token stays", "[s3][credentials]") {
+  const auto end = millrace::text::parse_iso8601("2009-02-07T09:00:00Z");
+  const std::string rest =
+      ", \"scopes\":[\"a\",{\"accessToken\":\"x\"}],\n \"n\": 1.50, \"yes\":true, \"no\":null,"
+      "\"in\":{\"expiresAt\":\"\\u00e4\\\"\"}}\n";
+  const auto text = [&](const std::string& access, const std::string& ends, const std::string& again) {
+    return "{ \"refreshToken\" : \"" + again + "\",\"accessToken\":\"" + access + "\", \"expiresAt\":\"" + ends + "\"" +
+           rest;
+  };
+  const s3::detail::sso_token token(s3::detail::file_text(text("o\\n", "2009-02-07T09:00:00Z", "r")), {}, "");
+  CHECK(token.access() == "o\n");
+  CHECK(token.end == end);
+  const auto answer = millrace::text::json_leaves::parse("{\"accessToken\":\"n\\\"\",\"expiresIn\":60}");
+  CHECK(token.renewed(*answer, *end).text == text("n\\\"", "2009-02-07T09:01:00Z", "r"));
+  const auto both =
+      millrace::text::json_leaves::parse("{\"accessToken\":\"n\",\"expiresIn\":60,\"refreshToken\":\"s\"}");
+  CHECK(token.renewed(*both, *end).text == text("n", "2009-02-07T09:01:00Z", "s"));
+}
+
+TEST_CASE("of processes that renew an SSO token at once, those that are refused take what one has got",
+          "[s3][credentials]") {
+  fixture f(variables{{"HOME", "/home"}, {"AWS_PROFILE", "dev"}});
+  f.world->files["/home/.aws/config"] =
+      "[profile dev]\nsso_session = corp\nsso_account_id = 1\nsso_role_name = r\n[sso-session corp]\n"
+      "sso_region = eu-west-1\nsso_start_url = https://x\n";
+  const std::string path = "/home/.aws/sso/cache/" + s3::detail::sha1_hex("corp") + ".json";
+  const auto file = [](const std::string& access, const std::string& ends) {
+    return "{\"accessToken\":\"" + access + "\",\"expiresAt\":\"" + ends +
+           "\",\"clientId\":\"id\",\"clientSecret\":\"secret\",\"refreshToken\":\"once\"}";
+  };
+  recorded_exchange refused =
+      exchange("POST", "https://oidc.eu-west-1.amazonaws.com/token", 400, "{\"error\":\"invalid_grant\"}");
+  refused.fields["content-type"] = "application/json";
+  recorded_exchange keys = exchange(
+      "GET", "https://portal.sso.eu-west-1.amazonaws.com/federation/credentials?account_id=1&role_name=r", 200,
+      "{\"roleCredentials\":{\"accessKeyId\":\"AK\",\"secretAccessKey\":\"s\",\"sessionToken\":\"t\",\"expiration\":"
+      "1234003600000}}");
+  keys.fields["x-amz-sso_bearer_token"] = "theirs";
+  f.world->files[path] = file("old", "2009-02-07T09:00:00Z");
+  f.answer({refused, keys});
+  const auto other_process = [&]() -> millrace::task<void> {
+    co_await millrace::sleep_for(std::chrono::milliseconds(2500));
+    f.world->files[path] = file("theirs", "2009-02-07T10:00:00Z");
+  };
+  const millrace::spawned<void> writing(f.loop, other_process());
+  CHECK(f.get() == "AK");
+  CHECK(f.world->complaints.empty());
 }
 
 TEST_CASE("a file of secrets is replaced as a whole, and is the user's alone", "[s3][credentials]") {

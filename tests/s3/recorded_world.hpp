@@ -67,6 +67,8 @@ class recorded_world {
     return replacing_fails;
   }
 
+  int new_file_refused(const std::string&) const { return refuses_files; }
+
   task<http::response> send(http::request r, s3::detail::request_limits limits) {
     requests.push_back(r);
     limits_of_requests.push_back(limits);
@@ -138,6 +140,7 @@ class recorded_world {
   std::string root;
   std::map<std::string, std::string> files;
   int replacing_fails = 0;  // errno
+  int refuses_files = 0;    // errno
   std::vector<recorded_exchange> exchanges;
   std::int64_t time = 1'234'000'000;
 

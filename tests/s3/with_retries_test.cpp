@@ -197,6 +197,22 @@ TEST_CASE("region, clock and credentials are mended at once, each once", "[s3][r
   CHECK(run(*s, {refused(301, "PermanentRedirect"), refused(301, "PermanentRedirect")}).calls == 2);
 }
 
+TEST_CASE("an attempt goes elsewhere after a failure of the server, and not after one that asks for fewer requests",
+          "[s3][retry]") {
+  const auto s = session_of(3);
+  s3::operation op("GET", "bucket", "key");
+  int calls = 0;
+  std::vector<bool> went;
+  const script steps{refused(500, "InternalError"), refused(503, "SlowDown"), failed(http::failure::broken)};
+  const auto attempt = [&] {
+    went.push_back(op.elsewhere);
+    return scripted(steps, calls)();
+  };
+  virtual_loop loop;
+  CHECK(block_on(loop, s3::with_retries<int>(*s, op, attempt)) == 4);
+  CHECK(went == std::vector<bool>{false, true, false, true});
+}
+
 TEST_CASE("attempts that bring a good part of the answer do not count, but cost", "[s3][retry]") {
   const auto s = session_of(2);
   const script often(200, failed(http::failure::broken));

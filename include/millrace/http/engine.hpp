@@ -375,7 +375,9 @@ class transfer final : public engine::client, private timer_node {
   }
   void not_connected(const socket_address& a, bool only_one) noexcept;
   void reached_address() noexcept;
-  /// True if it has ended well counts for its address.
+  /// False, with the error, when libcurl has no memory to take it back.
+  bool start_again() noexcept;
+  /// Its end counts for its address.
   void judge_address() noexcept;
   /// It has succeeded: what a ranged read took says how fast its address is.
   void measure() noexcept;

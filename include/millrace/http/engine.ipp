@@ -183,6 +183,10 @@ MILLRACE_INLINE int engine::open_socket(const curl_sockaddr& address) noexcept {
     loop_.unwatch(*stale);
     try {
       loop_.watch(*stale, fd, stale->asked);
+    } catch (const io_error& e) {
+      ::close(fd);
+      errno = e.code();
+      return -1;
     } catch (...) {
       ::close(fd);
       errno = ENOMEM;
@@ -468,12 +472,12 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
     not_connected();
     if (!error_ && failed && passed_over_ && !any_address_) {
       any_address_ = true;
-      if (engine_.start_again(easy_, *this)) return watch(millrace::detail::added(engine_.loop().now(), queue_look));
+      if (start_again()) return;
     }
   }
   if (std::exchange(leaves_, false) && !error_) {
     curl_easy_setopt(easy_, CURLOPT_FRESH_CONNECT, 1L);
-    if (engine_.start_again(easy_, *this)) return watch(millrace::detail::added(engine_.loop().now(), queue_look));
+    if (start_again()) return;
   }
   engine_.loop().remove_timer(*this);
   if (!error_) error_ = verdict(result);
@@ -491,6 +495,15 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
   }
   count();
   end();
+}
+
+MILLRACE_INLINE bool transfer::start_again() noexcept {
+  if (!engine_.start_again(easy_, *this)) {
+    error_ = std::make_exception_ptr(std::bad_alloc());
+    return false;
+  }
+  watch(millrace::detail::added(engine_.loop().now(), queue_look));
+  return true;
 }
 
 MILLRACE_INLINE void transfer::not_connected(const socket_address& a, bool only_one) noexcept {

@@ -45,7 +45,9 @@ class surroundings {
   file_text read_file(const std::string& path) const { return read_small_file(path); }
   /// Returns 0 or an errno.
   int replace_file(const std::string& path, std::string_view text) const { return replace_secret_file(path, text); }
+  int new_file_refused(const std::string& path) const { return detail::new_file_refused(path); }
 
+  /// The body of `r`, which may be a secret, has no other owner: it is overwritten when it has been sent.
   MILLRACE_COROUTINE task<http::response> send(http::request r, request_limits limits) const;
 
   MILLRACE_COROUTINE task<millrace::process_result> run(std::string command, duration longest, std::size_t limit) const;
@@ -56,7 +58,7 @@ class surroundings {
   double random() const noexcept { return rng(seed_.fetch_add(1)).uniform(); }
 
  private:
-  /// As http::send(), but no part of the answer, which may be a secret, stays in freed memory.
+  /// As http::send(), but no part of the two bodies, which may be secrets, stays in freed memory.
   MILLRACE_COROUTINE static task<http::response> send_wiped(
       http::request r, std::shared_ptr<const http::transport_options> options, std::size_t limit);
 

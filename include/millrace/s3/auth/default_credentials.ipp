@@ -40,6 +40,7 @@ MILLRACE_COROUTINE_BODY task<millrace::process_result> surroundings::run(std::st
 
 MILLRACE_COROUTINE_BODY task<http::response> surroundings::send_wiped(
     http::request r, std::shared_ptr<const http::transport_options> options, std::size_t limit) {
+  const wiped_bytes wiped_body(r.body);  // before the exchange, which reads it
   executor& ex = co_await this_executor();
   http::exchange x(http::engine::of(ex), std::move(r), std::move(options));
   http::response answer;
@@ -51,8 +52,7 @@ MILLRACE_COROUTINE_BODY task<http::response> surroundings::send_wiped(
     if (piece.empty()) break;
     const bool fits = piece.size() <= limit - answer.body.size();
     if (fits) answer.body.append(piece.data(), piece.size());
-    // The piece has no other owner, and the exchange writes only after it.
-    OPENSSL_cleanse(const_cast<char*>(piece.data()), piece.size());
+    const wiped_bytes wiped_piece(piece);  // it has no other owner, and the exchange writes only after it
     if (!fits) {
       throw http::error(http::failure::too_large, "the answer is longer than " + std::to_string(limit) + " bytes",
                         where{http::displayed(x.asked().url), std::nullopt, std::string()});

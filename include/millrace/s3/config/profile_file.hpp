@@ -41,6 +41,8 @@ class file_text {
 file_text read_small_file(const std::string& path);
 /// Writes a file of mode 0600 in the place of `path`: readers see the old one or the new one. Returns 0 or an errno.
 int replace_secret_file(const std::string& path, std::string_view text);
+/// Returns 0, or the errno with which the folder of `path` refuses a new file.
+int new_file_refused(const std::string& path);
 
 }  // namespace millrace::s3::detail
 

@@ -41,6 +41,11 @@ MILLRACE_INLINE int replace_secret_file(const std::string& path, std::string_vie
   return failed;
 }
 
+MILLRACE_INLINE int new_file_refused(const std::string& path) {
+  const std::string folder = path.substr(0, path.rfind('/') + 1) + '.';
+  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+}
+
 MILLRACE_INLINE file_text read_small_file(const std::string& path) {
   static constexpr std::size_t longest = std::size_t(1) << 20;
   class descriptor {

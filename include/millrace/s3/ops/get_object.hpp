@@ -45,7 +45,7 @@ class part_download {
     explicit attempt(part_download& d) noexcept : download_(&d) {}
     MILLRACE_COROUTINE task<object_part> operator()() const;
     bool progressed() const noexcept { return download_->progressed_; }
-    void go_elsewhere() const noexcept { download_->op_.elsewhere = true; }
+    void go_elsewhere(bool now) const noexcept { download_->op_.elsewhere = now; }
 
    private:
     part_download* download_;

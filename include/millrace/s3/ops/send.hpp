@@ -42,8 +42,8 @@ failed_attempt attempt_that(const http::error& e) noexcept;
 ///
 /// Pauses are those of the executor's clock. If an attempt has a member progressed() that is true after a failure, it
 /// has received a good part of the answer and the next call continues from there: it does not count as an attempt (its
-/// cost does). A member go_elsewhere() is called before a transient failure is tried again. The callable lives in the
-/// coroutine. Dropping the task drops the attempt, or the pause, where it stands.
+/// cost does). A member go_elsewhere() is called before it is tried again, with true after a transient failure. The
+/// callable lives in the coroutine. Dropping the task drops the attempt, or the pause, where it stands.
 template <class T, class Attempt>
 task<T> with_retries(const session& s, Attempt attempt) {
   retry_policy policy(s.retries(), s.quota());
@@ -85,8 +85,8 @@ task<T> with_retries(const session& s, Attempt attempt) {
     if constexpr (requires { attempt.progressed(); }) {
       if (attempt.progressed()) policy.made_progress();
     }
-    if constexpr (requires { attempt.go_elsewhere(); }) {
-      if (failed.what == retry_class::transient) attempt.go_elsewhere();
+    if constexpr (requires { attempt.go_elsewhere(true); }) {
+      attempt.go_elsewhere(failed.what == retry_class::transient);
     }
     const std::optional<duration> pause = policy.after_failure(failed, s.jitter());
     if (!pause) detail::give_up(policy, s, why);
@@ -117,13 +117,13 @@ class operation {
 
 namespace detail {
 
-/// Attempts at `op`, which goes elsewhere when one has failed.
+/// Attempts at `op`, which goes elsewhere when the one before has failed in a way that another server may not.
 template <class Attempt>
 class attempts_at {
  public:
   attempts_at(operation& op, Attempt attempt) : op_(&op), attempt_(std::move(attempt)) {}
   auto operator()() { return attempt_(); }
-  void go_elsewhere() { op_->elsewhere = true; }
+  void go_elsewhere(bool now) noexcept { op_->elsewhere = now; }
 
  private:
   operation* op_;
@@ -133,7 +133,8 @@ class attempts_at {
 }  // namespace detail
 
 /// with_retries() of an attempt at `op`, which must outlive the task: what is tried again after a transient failure has
-/// a new connection, to another address of the host if there is one whose latest request has not failed.
+/// a new connection, to another address of the host if there is one whose latest request has not failed. A store that
+/// asks for fewer requests is asked again over the open ones: it has no time for handshakes.
 template <class T, class Attempt>
 task<T> with_retries(const session& s, operation& op, Attempt attempt) {
   detail::attempts_at<Attempt> each(op, std::move(attempt));

@@ -20,6 +20,7 @@
 #include <millrace/http/exchange.hpp>
 #include <millrace/http/message.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/s3/sign/credentials.hpp>
 #include <millrace/text/dates.hpp>
 #include <millrace/text/json_leaves.hpp>
@@ -46,6 +47,20 @@ class wiped_text {
 
  private:
   std::string& text_;
+};
+
+/// Overwrites bytes when it goes out of scope; no one else may read them then.
+class wiped_bytes {
+ public:
+  explicit wiped_bytes(bytes of) noexcept : bytes_(std::move(of)) {}
+  wiped_bytes(const wiped_bytes&) = delete;
+  wiped_bytes& operator=(const wiped_bytes&) = delete;
+  ~wiped_bytes() {
+    if (!bytes_.empty()) OPENSSL_cleanse(const_cast<char*>(bytes_.data()), bytes_.size());
+  }
+
+ private:
+  const bytes bytes_;
 };
 
 inline bool is_overload(const http::response& answer) noexcept {

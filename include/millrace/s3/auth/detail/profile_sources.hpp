@@ -5,16 +5,22 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/error.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/s3/auth/detail/credential_requests.hpp>
 #include <millrace/s3/config/endpoint.hpp>
@@ -358,9 +364,7 @@ inline std::string sts_form(std::string_view action, const role_request& role, s
 inline http::request sts_request(const service_endpoint& to, std::string_view form) {
   http::request r("POST", to.url("/"));
   r.fields.add("content-type", "application/x-www-form-urlencoded");
-  writable_bytes body = writable_bytes::allocate(form.size());
-  std::memcpy(body.data(), form.data(), form.size());
-  r.body = body.share(0, form.size());
+  r.body = bytes::copy(form);
   return r;
 }
 
@@ -490,13 +494,48 @@ inline std::string iso8601(std::int64_t seconds) {
   return out;
 }
 
+/// `document`, an intact object of JSON, with these strings in place of those of its members. All else, which other
+/// programs may have written there, stays as it is, byte by byte.
+inline std::string with_members(std::string_view document,
+                                std::initializer_list<std::pair<std::string_view, std::string_view>> members) {
+  std::size_t room = document.size();  // all of it: growing would leave secrets in freed memory
+  for (const auto& [name, text] : members) room += 6 * text.size() + 2;
+  std::string out;
+  out.reserve(room);
+  std::string_view name;
+  bool of_value = false;  // and not a name
+  int depth = 0;
+  for (std::size_t i = 0; i < document.size(); ++i) {
+    const char c = document[i];
+    if (c == '"') {
+      const std::size_t begin = i++;
+      while (document[i] != '"') i += document[i] == '\\' ? 2 : 1;
+      const std::string_view text = document.substr(begin + 1, i - begin - 1);
+      if (depth == 1 && !of_value) name = text;
+      const auto* const other = std::find_if(members.begin(), members.end(),
+                                             [&](const auto& m) { return depth == 1 && of_value && m.first == name; });
+      if (other != members.end()) {
+        append_quoted(out, other->second);
+      } else {
+        out += document.substr(begin, i + 1 - begin);
+      }
+      continue;
+    }
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    if (c == ':' || c == ',') of_value = c == ':';
+    out += c;
+  }
+  return out;
+}
+
 /// A file that `aws sso login` has left in ~/.aws/sso/cache, and that is renewed there. Its texts are secrets.
 class sso_token {
  public:
   /// Throws configuration_error, with `remedy`, if the file is none.
-  sso_token(const file_text& file, const where& at, const std::string& remedy) {
-    if (file.error != 0) throw configuration_error("failed to read the SSO token: " + file.reason() + remedy, at);
-    std::optional<text::json_leaves> read = text::json_leaves::parse(file.text);
+  sso_token(file_text file, const where& at, const std::string& remedy) : file_(std::move(file)) {
+    if (file_.error != 0) throw configuration_error("failed to read the SSO token: " + file_.reason() + remedy, at);
+    std::optional<text::json_leaves> read = text::json_leaves::parse(file_.text);
     if (read) leaves_.emplace(std::move(*read));
     const std::optional<std::int64_t> ends = text::parse_iso8601(part("expiresAt"));
     if (part("accessToken").empty() || !ends) throw configuration_error("this is no SSO token" + remedy, at);
@@ -504,6 +543,7 @@ class sso_token {
   }
 
   std::string_view access() const noexcept { return part("accessToken"); }
+  std::string_view text() const noexcept { return file_.text; }
   /// True if it has what the service wants for a new one, and the registration of the client still stands.
   bool renewable(std::int64_t now) const {
     for (const char* name : {"refreshToken", "clientId", "clientSecret"}) {
@@ -515,39 +555,25 @@ class sso_token {
   /// The body of CreateToken.
   std::string request() const {
     std::string out;
-    out.reserve(room);
-    for (const char* name : {"clientId", "clientSecret", "refreshToken"}) {
-      append_member(out, name, part(name));
-    }
+    out.reserve(6 * file_.text.size() + 128);  // growing would leave secrets in freed memory
+    for (const char* name : {"clientId", "clientSecret", "refreshToken"}) append_member(out, name, part(name));
     append_member(out, "grantType", "refresh_token");
     out += '}';
     return out;
   }
-  /// The file with the new token in it, of `answer`, and all else as it was; empty if the answer has none.
-  std::string renewed(const text::json_leaves& answer, std::int64_t now) const {
+  /// The file with the new token in it, of `answer`; empty if the answer has none.
+  file_text renewed(const text::json_leaves& answer, std::int64_t now) const {
     const std::optional<std::int64_t> lasts = answer.find_number("expiresIn");
-    const std::string_view access = answer.find("accessToken").value_or(std::string_view());
-    if (access.empty() || !lasts) return {};
+    const std::string_view fresh = answer.find("accessToken").value_or(std::string_view());
+    if (fresh.empty() || !lasts) return file_text(std::string());
     const std::string until = iso8601(now + *lasts);
-    std::string out;
-    out.reserve(room);
-    for (const auto& [path, value] : leaves_->all()) {
-      std::string_view text = value;
-      if (path == "accessToken") text = access;
-      if (path == "expiresAt") text = until;
-      if (path == "refreshToken") text = answer.find(path).value_or(value);
-      append_member(out, path, text);
-    }
-    out += '}';
-    return out;
+    const std::string_view again = answer.find("refreshToken").value_or(part("refreshToken"));
+    return file_text(with_members(file_.text, {{"accessToken", fresh}, {"expiresAt", until}, {"refreshToken", again}}));
   }
 
   std::int64_t end = 0;  ///< unix seconds
 
  private:
-  /// Bytes for a document: growing would leave secrets in freed memory.
-  static constexpr std::size_t room = 64 * KiB;
-
   static void append_member(std::string& out, std::string_view name, std::string_view value) {
     out += out.empty() ? '{' : ',';
     append_quoted(out, name);
@@ -557,16 +583,29 @@ class sso_token {
   std::string_view part(std::string_view name) const noexcept {
     return leaves_ ? leaves_->find(name).value_or(std::string_view()) : std::string_view();
   }
+  file_text file_;
   std::optional<text::json_leaves> leaves_;
 };
 
-/// Renews the token in `path` by its refresh token (sso-oidc CreateToken). Gives why not; empty: it is done, or another
-/// process has done it.
+/// Renews `token`, of the file that `at` names, by its refresh token (sso-oidc CreateToken), there too. Gives why not;
+/// empty: it is done, or another process has done it. `token` must outlive the task.
 template <class World>
-task<std::string> renew_sso_token(World& world, const settings& s, sso_request what, std::string path,
-                                  const sso_token& token) {
+task<std::string> renew_sso_token(World& world, const settings& s, sso_request what, where at, std::string remedy,
+                                  std::optional<sso_token>& token) {
+  executor& ex = co_await this_executor();
+  // A refresh token may serve once: it is not spent where the new one has no place.
+  if (const int refused = world.new_file_refused(at.object)) {
+    co_return "its file cannot be replaced: " + std::generic_category().message(refused);
+  }
+  // True if another process has replaced the file: then `token` is what it has.
+  const auto replaced = [&] {
+    sso_token there(world.read_file(at.object), at, remedy);
+    if (there.access() == token->access()) return false;
+    token.emplace(std::move(there));
+    return true;
+  };
   const service_endpoint to(s, "oidc", "AWS_ENDPOINT_URL_SSO_OIDC", "sso_oidc", what.region);
-  std::string body = token.request();
+  std::string body = token->request();
   const wiped_text wiped_body(body);
   const auto make = [&] {
     http::request r("POST", to.url("/token"));
@@ -581,21 +620,28 @@ task<std::string> renew_sso_token(World& world, const settings& s, sso_request w
     const wiped_text wiped(answer.body);
     const std::optional<text::json_leaves> said = text::json_leaves::parse(answer.body);
     if (answer.head.status == 200 && said) {
-      std::string fresh = token.renewed(*said, world.now());
-      const wiped_text wiped_fresh(fresh);
-      if (fresh.empty()) co_return "the answer to its refresh token lacks a part";
-      const int failed = world.replace_file(path, fresh);
-      if (failed == 0) co_return std::string();
-      co_return "the new one cannot be written: " + std::string(std::strerror(failed));
+      file_text file = token->renewed(*said, world.now());
+      if (file.text.empty()) co_return "the answer to its refresh token lacks a part";
+      sso_token fresh(std::move(file), at, remedy);
+      if (replaced()) co_return std::string();
+      if (const int failed = world.replace_file(at.object, fresh.text())) {
+        millrace::detail::log_line(ex, "millrace: the new SSO token cannot be written to " + at.object + ": " +
+                                           std::generic_category().message(failed) +
+                                           "; this process uses it to its end" + remedy + " before that");
+      }
+      token.emplace(std::move(fresh));
+      co_return std::string();
     }
     why = "its refresh token gave " + std::to_string(answer.head.status);
     if (said) why += " " + std::string(said->find("error").value_or(std::string_view()));
   } catch (const http::error& e) {
     why = "its refresh token could not be used: " + e.reason();
   }
-  const file_text now = world.read_file(path);  // a refresh token may serve once: another process may have been first
-  const std::optional<text::json_leaves> there = text::json_leaves::parse(now.text);
-  if (there && there->find("accessToken").value_or(token.access()) != token.access()) why.clear();
+  // Of processes that use it at once one may be served, and about to write the file.
+  for (int looks = 0; looks < 4; ++looks) {
+    if (looks > 0) co_await sleep_for(duration(1'000'000'000));
+    if (replaced()) co_return std::string();
+  }
   co_return why;
 }
 
@@ -621,9 +667,8 @@ task<credentials> sso_credentials(World& world, const settings& s, sso_request w
     token.emplace(world.read_file(path), at, remedy);
     std::string why;
     if (token->end <= world.now() + 5 * 60 && !what.session.empty() && token->renewable(world.now())) {
-      task<std::string> renewing = renew_sso_token(world, s, what, path, *token);
+      task<std::string> renewing = renew_sso_token(world, s, what, at, remedy, token);
       why = co_await std::move(renewing);
-      if (why.empty()) token.emplace(world.read_file(path), at, remedy);
     }
     if (token->end <= world.now()) {
       throw configuration_error("the SSO token has expired" + (why.empty() ? why : ", and " + why) + remedy, at);
