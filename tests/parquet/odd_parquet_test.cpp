@@ -271,6 +271,52 @@ TEST_CASE("a Parquet row group that takes more memory than its bound is no damag
   CHECK_THAT(failure_of([&] { column_of(file, "t", {.memory = 8 * MiB}); }),
              Contains("row group 0, column \"t\": parquet: the row group takes more than 8.39 MB of memory") &&
                  Contains("parquet_options::memory allows more"));
+  // Its pages are looked at in pieces of 5,000 bytes, without memory of the bound.
+  CHECK_THAT(millrace_test::failure_of(file, {.memory = 1}), Contains("parquet_options::memory allows more"));
+  // A page that claims a megabyte, more than all have: after its type stands its length, as a number of 3 bytes.
+  std::string damaged = file;
+  REQUIRE(damaged.substr(4, 3) == std::string("\x15\0\x15", 3));
+  REQUIRE(std::uint8_t(damaged[7]) > 0x7f);
+  REQUIRE(std::uint8_t(damaged[8]) > 0x7f);
+  REQUIRE(std::uint8_t(damaged[9]) < 0x80);
+  REQUIRE(file.size() < 1'000'000);
+  damaged[8] = '\xff';
+  damaged[9] = '\x7f';
+  CHECK_THAT(millrace_test::failure_of(damaged, {.memory = 1}),
+             Contains("its pages have more bytes than the footer says"));
+  CHECK_THROWS_AS(column_of(damaged, "t", {.memory = 1}), archive_error);
+}
+
+TEST_CASE("the lengths of columns that old parquet-mr wrote are too short, and its files are read", "[parquet]") {
+  std::vector<std::string> few;
+  for (int i = 0; i < 2000; ++i) few.push_back(std::string(10, static_cast<char>('a' + i % 7)));
+  ::parquet::WriterProperties::Builder how;
+  how.created_by("parquet-mr version 1.2.8");
+  std::string file = written(table_of({{"t", texts(few)}}), how);
+  const auto zigzag = [](std::int64_t n) {
+    std::string made;
+    std::uint64_t left = static_cast<std::uint64_t>(n) << 1;
+    for (; left > 0x7f; left >>= 7) made += static_cast<char>((left & 0x7f) | 0x80);
+    return made + static_cast<char>(left);
+  };
+  // The header of the dictionary was left out of them (PARQUET-816).
+  const std::int64_t length =
+      ::parquet::ReadMetaData(std::make_shared<arrow::io::BufferReader>(arrow::Buffer::FromString(file)))
+          ->RowGroup(0)
+          ->ColumnChunk(0)
+          ->total_compressed_size();
+  const std::string whole = zigzag(length);
+  const std::string less = zigzag(length - 14);
+  REQUIRE(whole.size() == less.size());
+  std::size_t places = 0;
+  for (std::size_t at = file.find(whole, static_cast<std::size_t>(length)); at != file.npos;
+       at = file.find(whole, at + 1)) {
+    file.replace(at, less.size(), less);
+    ++places;
+  }
+  REQUIRE(places > 0);
+  CHECK(column_of(file, "t") == few);
+  CHECK_THAT(millrace_test::failure_of(file, {.memory = 1}), Contains("parquet_options::memory allows more"));
 }
 
 TEST_CASE("Parquet files are found by the endings that their writers give them, and others are said", "[parquet]") {

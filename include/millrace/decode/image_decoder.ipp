@@ -622,10 +622,10 @@ void image_decoder::with_source(const bytes& data, const where& at, Use&& use, b
   std::unique_ptr<workspace> w = take();
   detail::image_source* source = nullptr;
   try {
-    if (const std::string_view other = other_image_format(data.view()); !other.empty()) {
-      throw decode_error("the image is " + std::string(other) + ": JPEG, PNG and WebP are decoded");
-    }
-    source = &w->source_for(image_format_of(data.view()), shared_->formats);
+    const image_format format = image_format_of(data.view());
+    const std::string_view other = format == image_format::unknown ? other_image_format(data.view()) : std::string_view();
+    if (!other.empty()) throw decode_error("the image is " + std::string(other) + ": JPEG, PNG and WebP are decoded");
+    source = &w->source_for(format, shared_->formats);
     source->open(data, options_.tolerate_corruption);
     if (static_cast<std::uint64_t>(source->width) * static_cast<std::uint64_t>(source->height) > options_.max_pixels) {
       throw decode_error("the image has " + std::to_string(source->width) + "x" + std::to_string(source->height) +

@@ -248,9 +248,8 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
     }
     // A size that the store has not given is known when the object has been read to its end. So is its checksum, and
     // so are bytes other than zeros after the archive.
-    const std::size_t rest = headers ? options.hop : options.part;
     while (!source.ended(fed) && (check != nullptr || !source.total() || reader.warning().empty())) {
-      bytes more = co_await source.read(fed, rest);
+      bytes more = co_await source.read(fed, options.part);
       fed += more.size();
       came(more);
       reader.feed(std::move(more));

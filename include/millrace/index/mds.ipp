@@ -21,6 +21,7 @@
 #include <vector>
 
 #if defined(MILLRACE_WITH_S3)
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #endif
 
@@ -155,17 +156,19 @@ class mds_hash {
 
 class openssl_mds_hash final : public mds_hash {
  public:
-  explicit openssl_mds_hash(const EVP_MD* method) : context_(EVP_MD_CTX_new()) {
-    if (context_ == nullptr || EVP_DigestInit_ex(context_.get(), method, nullptr) != 1) throw std::bad_alloc();
+  openssl_mds_hash() : context_(EVP_MD_CTX_new()) {
+    if (context_ == nullptr) throw std::bad_alloc();
   }
-  /// Null if OpenSSL does not know it, or knows it with any length.
-  static const EVP_MD* method(const std::string& algorithm) {
-    if (algorithm == "blake2b") return EVP_blake2b512();
-    if (algorithm == "blake2s") return EVP_blake2s256();
-    std::string name = algorithm;
-    std::replace(name.begin(), name.end(), '_', '-');
-    if (name.compare(0, 5, "shake") == 0) return nullptr;
-    return EVP_get_digestbyname(name.c_str());
+  /// False if OpenSSL does not know the algorithm, knows it with any length, or does not compute it as it is set up
+  /// here: MD4 is of its legacy provider, and in FIPS mode there is no MD5.
+  bool begin(const std::string& algorithm) {
+    const EVP_MD* const its = method(algorithm);
+    if (its == nullptr) return false;
+    if (EVP_DigestInit_ex(context_.get(), its, nullptr) == 1) return true;
+    const bool no_memory = ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_MALLOC_FAILURE;
+    ERR_clear_error();  // else the next TLS connection of this thread may take it for its own
+    if (no_memory) throw std::bad_alloc();
+    return false;
   }
   void add(std::string_view piece) override { EVP_DigestUpdate(context_.get(), piece.data(), piece.size()); }
   std::string digits() override {
@@ -181,6 +184,14 @@ class openssl_mds_hash final : public mds_hash {
   }
 
  private:
+  static const EVP_MD* method(const std::string& algorithm) {
+    if (algorithm == "blake2b") return EVP_blake2b512();
+    if (algorithm == "blake2s") return EVP_blake2s256();
+    std::string name = algorithm;
+    std::replace(name.begin(), name.end(), '_', '-');
+    if (name.compare(0, 5, "shake") == 0) return nullptr;
+    return EVP_get_digestbyname(name.c_str());
+  }
   struct free_context {
     void operator()(EVP_MD_CTX* p) const noexcept { EVP_MD_CTX_free(p); }
   };
@@ -188,9 +199,8 @@ class openssl_mds_hash final : public mds_hash {
 };
 
 MILLRACE_INLINE std::unique_ptr<mds_hash> make_openssl_mds_hash(const std::string& algorithm) {
-  const EVP_MD* const method = openssl_mds_hash::method(algorithm);
-  if (method == nullptr) return nullptr;
-  return std::make_unique<openssl_mds_hash>(method);
+  auto made = std::make_unique<openssl_mds_hash>();
+  return made->begin(algorithm) ? std::move(made) : nullptr;
 }
 
 #else

@@ -121,7 +121,6 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
   void expect(std::int64_t size) noexcept { expected_ = size; }
   /// True if the bound has refused memory since the last call.
   bool refused() noexcept { return refused_.exchange(false); }
-  std::int64_t most() const noexcept { return most_; }
 
   ::arrow::Status Allocate(std::int64_t size, std::int64_t alignment, std::uint8_t** out) override {
     ARROW_RETURN_NOT_OK(take(size));
@@ -414,6 +413,11 @@ class parquet_metadata {
   std::vector<std::vector<int>> dictionaries;  // of each row group: the columns of texts that are nothing else
   std::vector<std::vector<int>> part_dictionaries;  // those of lists, and those that have other pages, too
 
+  /// Bytes by which the lengths of columns in the footer may be too short, as old writers made them (PARQUET-816):
+  /// Arrow reads so many more.
+  std::int64_t slack() const {
+    return file->writer_version().VersionLt(::parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION()) ? 100 : 0;
+  }
   const leaf* find(const std::string& name) const noexcept {
     for (const leaf& l : leaves) {
       if (l.name == name) return &l;
@@ -644,6 +648,8 @@ class parquet_schema_reader {
                                 where{object_, {}, {}});
     };
     for (const parquet_metadata::leaf& of : leaves) {
+      if (!of.is_label && !of.nested && !of.texts) continue;
+      const std::string begin = of.name + '#';
       for (const parquet_metadata::leaf& other : leaves) {
         if (&of == &other || !other.is_field) continue;
         if (of.is_label && other.name == "cls") refuse_name("cls", ".label \"" + of.name + '"', other.name);
@@ -651,7 +657,6 @@ class parquet_schema_reader {
         if (of.nested && other.name == of.name + ".offsets") {
           refuse_name(other.name, "column \"" + of.name + "\", a list of lists,", other.name);
         }
-        const std::string begin = of.name + '#';
         const bool numbered = of.texts && other.name.size() > begin.size() && other.name.starts_with(begin) &&
                               other.name.find_first_not_of("0123456789", begin.size()) == std::string::npos;
         if (numbered) refuse_name(other.name, "column \"" + of.name + "\", a list of texts,", other.name);
@@ -859,7 +864,7 @@ class parquet_group_reader {
              " on, and the data of the file end at byte " + std::to_string(end),
          std::nullopt, column);
   }
-  /// Arrow reads up to 100 bytes more of some old files (see check_apart()), which may belong to the footer.
+  /// The bytes that Arrow reads more of some old files (parquet_metadata::slack()) may belong to the footer.
   void add(const ::arrow::io::ReadRange& r, parquet_group& made, const std::string& column) {
     const std::int64_t end = static_cast<std::int64_t>(from_.size - from_.footer) - r.offset;
     check_place(r.offset, std::min(r.length, std::max<std::int64_t>(end, 0)), column);
@@ -869,12 +874,10 @@ class parquet_group_reader {
     chunks_.push_back({at, group_ + ", column \"" + column + '"'});
   }
 
-  /// Two columns that have bytes in common: one of them would be read as the other. Arrow reads up to 100 bytes beyond
-  /// a column that some old writers made, for which its length was wrong (PARQUET-816).
+  /// Two columns that have bytes in common: one of them would be read as the other.
   void check_apart() {
     std::sort(chunks_.begin(), chunks_.end(), [](const chunk& a, const chunk& b) { return a.at.begin < b.at.begin; });
-    const std::uint64_t slack =
-        from_.file->writer_version().VersionLt(::parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION()) ? 100 : 0;
+    const auto slack = static_cast<std::uint64_t>(from_.slack());
     for (std::size_t i = 1; i < chunks_.size(); ++i) {
       const parquet_stretch& before = chunks_[i - 1].at;
       if (chunks_[i].at.begin + slack >= before.end) continue;
@@ -1090,19 +1093,24 @@ class parquet_page_head {
 };
 
 /// True if the headers of a column's pages say what the footer says of it: then it is not damaged where it takes much
-/// memory, but packed well.
-inline bool parquet_pages_agree(const ::parquet::ColumnChunkMetaData& column, fetched_file& file) {
+/// memory, but packed well. `slack`: see parquet_metadata::slack().
+inline bool parquet_pages_agree(const ::parquet::ColumnChunkMetaData& column, fetched_file& file, std::int64_t slack) {
   const std::int64_t pages = column.data_page_offset();
   const std::int64_t first = column.has_dictionary_page() ? column.dictionary_page_offset() : 0;
   std::int64_t at = first > 0 && first < pages ? first : pages;
   const std::int64_t end = at + column.total_compressed_size();
-  constexpr std::int64_t most_head = 1 << 20;  // it may have the least value and the greatest one
+  std::string text;  // of no pool: that of the group has just refused memory
   while (at < end) {
-    const auto text = file.ReadAt(at, std::min(most_head, end - at));
-    if (!text.ok()) return false;
-    const parquet_page_head head{static_cast<std::string_view>(**text)};
+    constexpr std::int64_t usual_head = 1 << 10;
+    constexpr std::int64_t most_head = 1 << 20;  // it may have the least value and the greatest one
+    parquet_page_head head{{}};
+    for (std::int64_t wanted = usual_head; wanted <= most_head && !head.whole(); wanted *= most_head / usual_head) {
+      text.resize(static_cast<std::size_t>(std::min(wanted, end - at)));
+      if (!file.ReadAt(at, static_cast<std::int64_t>(text.size()), text.data()).ok()) return false;
+      head = parquet_page_head(text);
+    }
     const std::int64_t left = end - at - static_cast<std::int64_t>(head.bytes());
-    if (!head.whole() || head.packed() < 0 || head.packed() > left || head.unpacked() < 0 ||
+    if (!head.whole() || head.packed() < 0 || head.packed() > left + slack || head.unpacked() < 0 ||
         head.unpacked() > column.total_uncompressed_size()) {
       return false;
     }
@@ -1228,7 +1236,7 @@ MILLRACE_INLINE std::shared_ptr<const parquet_rows> parquet_file::decode(std::si
   if (made == nullptr && refused) {
     const std::string column = shown(group) + ", column \"" + reading->name + '"';
     for (const int leaf : reading->leaves) {
-      if (parquet_pages_agree(*row_group->ColumnChunk(leaf), *file)) continue;
+      if (parquet_pages_agree(*row_group->ColumnChunk(leaf), *file, metadata_->slack())) continue;
       throw archive_error("its pages have more bytes than the footer says", where{object_, offset, column});
     }
     throw configuration_error("parquet: the row group takes more than " + format_bytes(static_cast<double>(most)) +
