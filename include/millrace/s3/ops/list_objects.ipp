@@ -8,7 +8,6 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -438,28 +437,51 @@ class given_keys {
  public:
   /// Notes `key`; false if it is there already.
   bool is_new(const std::string& key) {
-    hasher128 h;
-    h.add(key);
-    const hash128 value = h.value();
-    const std::pair<std::uint64_t, std::uint64_t> hash(value.high, value.low);
-    if (ascending_ && (ordered_.empty() || key > last_)) {
-      ordered_.push_back(hash);
+    hasher128 hasher;
+    hasher.add(key);
+    const hash128 hash = hasher.value();
+    if (ascending_ && key > last_) {
       last_ = key;
-      return true;
+    } else if (std::exchange(ascending_, false)) {
+      make_table();
     }
-    if (std::exchange(ascending_, false)) {
-      known_.insert(ordered_.begin(), ordered_.end());
-      ordered_ = std::vector<std::pair<std::uint64_t, std::uint64_t>>();
+    if (!ascending_) {
+      if (4 * count_ >= words_.size()) make_table();
+      if (!insert(hash)) return false;
+    } else {
+      words_.push_back(hash.high);
+      words_.push_back(hash.low);
     }
-    return known_.insert(hash).second;
+    ++count_;
+    return true;
   }
-  std::size_t size() const noexcept { return ascending_ ? ordered_.size() : known_.size(); }
+  std::size_t size() const noexcept { return count_; }
 
  private:
+  /// Of the hashes that are there, with room for as many again.
+  void make_table() {
+    std::size_t entries = 1024;
+    while (entries < 4 * count_) entries *= 2;
+    const std::vector<std::uint64_t> before = std::exchange(words_, std::vector<std::uint64_t>(2 * entries));
+    for (std::size_t i = 0; i < before.size(); i += 2) {
+      if ((before[i] | before[i + 1]) != 0) insert({before[i], before[i + 1]});
+    }
+  }
+  bool insert(const hash128& hash) noexcept {
+    for (std::size_t i = 2 * hash.low;; i += 2) {
+      i &= words_.size() - 1;
+      if (words_[i] == hash.high && words_[i + 1] == hash.low) return false;
+      if ((words_[i] | words_[i + 1]) != 0) continue;
+      words_[i] = hash.high;
+      words_[i + 1] = hash.low;
+      return true;
+    }
+  }
+
   bool ascending_ = true;
   std::string last_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ordered_;  // while they ascend
-  std::set<std::pair<std::uint64_t, std::uint64_t>> known_;       // afterwards
+  std::size_t count_ = 0;
+  std::vector<std::uint64_t> words_;  // two of each, one after the other while keys ascend; then a hash table
 };
 
 }  // namespace millrace::s3::detail

@@ -132,7 +132,9 @@ MILLRACE_INLINE std::string_view canonical_query::canonical(std::string_view tex
 MILLRACE_INLINE void canonical_headers::assign(const owned_fields& headers) {
   names_.clear();
   entries_.clear();
-  for (const auto& [given, value] : headers) {
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const std::string& given = headers.name(i);
+    const std::string& value = headers.value(i);
     check_name(given);
     const std::size_t begin = names_.size();
     for (char c : given) names_ += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <millrace/version.hpp>
@@ -35,13 +34,17 @@ class owned_fields {
   template <class Fields>
     requires std::convertible_to<const Fields&, std::span<const header_field>>
   owned_fields(const Fields& fields) {
-    for (const header_field& f : std::span<const header_field>(fields)) fields_.emplace_back(f.name, f.value);
+    for (const header_field& f : std::span<const header_field>(fields)) {
+      texts_.emplace_back(f.name);
+      texts_.emplace_back(f.value);
+    }
   }
-  auto begin() const noexcept { return fields_.begin(); }
-  auto end() const noexcept { return fields_.end(); }
+  std::size_t size() const noexcept { return texts_.size() / 2; }
+  const std::string& name(std::size_t i) const noexcept { return texts_[2 * i]; }
+  const std::string& value(std::size_t i) const noexcept { return texts_[2 * i + 1]; }
 
  private:
-  std::vector<std::pair<std::string, std::string>> fields_;
+  std::vector<std::string> texts_;  // a name, its value, and so on
 };
 
 /// The request that a signer signs: exactly the bytes that will be sent. It owns them.

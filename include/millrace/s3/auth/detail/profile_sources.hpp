@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -494,14 +493,13 @@ inline std::string iso8601(std::int64_t seconds) {
   return out;
 }
 
-/// `document`, an intact object of JSON, with these strings in place of those of its members. All else, which other
-/// programs may have written there, stays as it is, byte by byte.
-inline std::string with_members(std::string_view document,
-                                std::initializer_list<std::pair<std::string_view, std::string_view>> members) {
-  std::size_t room = document.size();  // all of it: growing would leave secrets in freed memory
-  for (const auto& [name, text] : members) room += 6 * text.size() + 2;
+/// `document`, an intact object of JSON, with `access`, `until` and `again` in place of the strings accessToken,
+/// expiresAt and refreshToken. All else, which other programs may have written there, stays as it is, byte by byte.
+inline std::string with_token(std::string_view document, std::string_view access, std::string_view until,
+                              std::string_view again) {
   std::string out;
-  out.reserve(room);
+  // All of it: growing would leave secrets in freed memory.
+  out.reserve(document.size() + 6 * (access.size() + until.size() + again.size()) + 8);
   std::string_view name;
   bool of_value = false;  // and not a name
   int depth = 0;
@@ -510,14 +508,17 @@ inline std::string with_members(std::string_view document,
     if (c == '"') {
       const std::size_t begin = i++;
       while (document[i] != '"') i += document[i] == '\\' ? 2 : 1;
-      const std::string_view text = document.substr(begin + 1, i - begin - 1);
+      const std::string_view text = document.substr(begin, i + 1 - begin);
       if (depth == 1 && !of_value) name = text;
-      const auto* const other = std::find_if(members.begin(), members.end(),
-                                             [&](const auto& m) { return depth == 1 && of_value && m.first == name; });
-      if (other != members.end()) {
-        append_quoted(out, other->second);
+      const bool member = depth == 1 && of_value;
+      if (member && name == "\"accessToken\"") {
+        append_quoted(out, access);
+      } else if (member && name == "\"expiresAt\"") {
+        append_quoted(out, until);
+      } else if (member && name == "\"refreshToken\"") {
+        append_quoted(out, again);
       } else {
-        out += document.substr(begin, i + 1 - begin);
+        out += text;
       }
       continue;
     }
@@ -568,7 +569,7 @@ class sso_token {
     if (fresh.empty() || !lasts) return file_text(std::string());
     const std::string until = iso8601(now + *lasts);
     const std::string_view again = answer.find("refreshToken").value_or(part("refreshToken"));
-    return file_text(with_members(file_.text, {{"accessToken", fresh}, {"expiresAt", until}, {"refreshToken", again}}));
+    return file_text(with_token(file_.text, fresh, until, again));
   }
 
   std::int64_t end = 0;  ///< unix seconds
