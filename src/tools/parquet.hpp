@@ -391,8 +391,7 @@ inline std::string parquet_text(std::shared_ptr<const mill::storage> from, const
   throw mill::configuration_error(
       "Parquet files are read by the component millrace::parquet, which was not there when this program was built: "
       "build it where Arrow is found, as by `pip install pyarrow` and -DMILLRACE_PYARROW=FOLDER "
-      "(docs/guide/parquet.md, "
-      "\"Installing\")");
+      "(docs/guide/parquet.md, \"Installing\")");
 }
 inline mill::dataset_format parquet_format(const std::vector<std::string>&) { without_parquet(); }
 inline row_files row_files_of(const mill::shard_index&, const std::vector<std::string>&) { without_parquet(); }
