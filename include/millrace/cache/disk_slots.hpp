@@ -296,6 +296,8 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   place mark_of(const std::string& name) const;
   static std::uint32_t tag_sum(const std::string& etag, bool with_crc);
   std::optional<found> find(const place& p, bool to_insert = false) const;
+  /// The entry of a block; nothing where the index has none.
+  std::optional<found> find_block(const place& p) const;
   bool put(std::uint64_t position, entry e) const noexcept;
   void take_out(const place& p, const std::uint32_t* generation = nullptr);
   bool lock(std::uint64_t byte) const noexcept;

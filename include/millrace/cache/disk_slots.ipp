@@ -472,11 +472,16 @@ MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p
   return free;
 }
 
+MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find_block(const place& p) const {
+  std::optional<found> there = find(p);
+  if (there && (there->at.slot == 0 || there->at.slot == no_slot)) there.reset();
+  return there;
+}
+
 MILLRACE_INLINE bool disk_slots::lists(const std::string& name, std::uint64_t offset, std::uint64_t end) const {
   for (const block_part& p : parts_of(offset, end)) {
-    const std::optional<found> there = find(place_of(name, p.block));
-    if (!there || there->at.slot == 0 || there->at.slot == no_slot) return false;
-    if (there->at.filled < (p.end - p.begin + grain_bytes - 1) / grain_bytes) return false;
+    const std::optional<found> there = find_block(place_of(name, p.block));
+    if (!there || there->at.filled < (p.end - p.begin + grain_bytes - 1) / grain_bytes) return false;
   }
   return true;
 }
@@ -485,9 +490,8 @@ MILLRACE_INLINE std::uint64_t disk_slots::listed_bytes(const std::string& name, 
                                                        std::uint64_t end) const {
   std::uint64_t bytes = 0;
   for (const block_part& p : parts_of(offset, end)) {
-    const std::optional<found> there = find(place_of(name, p.block));
-    if (!there || there->at.slot == 0 || there->at.slot == no_slot) continue;
-    bytes += std::min<std::uint64_t>(p.end - p.begin, there->at.filled * grain_bytes);
+    const std::optional<found> there = find_block(place_of(name, p.block));
+    if (there) bytes += std::min<std::uint64_t>(p.end - p.begin, there->at.filled * grain_bytes);
   }
   return bytes;
 }
@@ -694,9 +698,9 @@ MILLRACE_INLINE std::uint64_t disk_slots::used() const noexcept {
 }
 
 MILLRACE_INLINE void disk_slots::take_out(const place& p, const std::uint32_t* generation) {
-  std::optional<found> there = find(p);
+  std::optional<found> there = find_block(p);
   int error = 0;
-  if (!there || there->at.slot == 0 || there->at.slot == no_slot) return;
+  if (!there) return;
   if (segment_of(there->at, error) == nullptr && error == 0) return;  // it is given away
   if (generation != nullptr && there->at.generation != *generation) return;
   ++there->at.generation;
@@ -781,8 +785,8 @@ MILLRACE_COROUTINE_BODY task<std::int64_t> disk_slots::transfer(file_request r, 
 
 MILLRACE_COROUTINE_BODY task<std::optional<std::uint64_t>> disk_slots::total_of(cached_version wanted,
                                                                                 std::uint64_t block) {
-  const std::optional<found> there = find(place_of(wanted.name, block));
-  if (!there || there->at.slot == 0 || there->at.slot == no_slot || there->at.filled == 0) co_return std::nullopt;
+  const std::optional<found> there = find_block(place_of(wanted.name, block));
+  if (!there || there->at.filled == 0) co_return std::nullopt;
   aligned memory = aligned_bytes(cache_page);
   file_request r;
   r.data = memory.data();
@@ -809,8 +813,8 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
   const std::uint64_t begin = offset / grain_bytes * grain_bytes;
   std::vector<block_part> parts = parts_of(begin, end);
   for (block_part& p : parts) {
-    const std::optional<found> there = find(place_of(wanted.name, p.block));
-    if (!there || there->at.slot == 0 || there->at.slot == no_slot || there->at.filled == 0) co_return std::move(out);
+    const std::optional<found> there = find_block(place_of(wanted.name, p.block));
+    if (!there || there->at.filled == 0) co_return std::move(out);
     p.index = *there;
   }
 
