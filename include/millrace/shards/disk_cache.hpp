@@ -62,6 +62,8 @@ class disk_cache_state {
   /// Log once that objects are not kept: there is no strong ETag of them; the disk is too slow.
   void unversioned(const executor& ex, const shard& object);
   void slow(const executor& ex);
+  /// Memory was lacking to write so many blocks, or, with 0, to do what follows that. Logs it once.
+  void no_memory(const executor& ex, std::uint64_t blocks) noexcept;
 
   /// Whether `size` more bytes may wait to be written, or will.
   bool may_begin_write(std::size_t size) const noexcept;
@@ -98,6 +100,7 @@ class disk_cache_state {
   bool said_gave_ = false;
   bool said_unversioned_ = false;
   bool said_slow_ = false;
+  bool said_no_memory_ = false;
   time_point again_{};        // when to try again what is off
   std::string said_;          // why it is off
   std::atomic<std::size_t> writing_{0};
@@ -176,7 +179,7 @@ class basic_disk_cache_storage final : public storage {
                                                       shard object, std::string etag);
   static task<void> admit(std::shared_ptr<detail::disk_cache_state> state, std::shared_ptr<detail::disk_slots> slots,
                           detail::disk_slots::claim own, detail::disk_write_share share, detail::cached_version version,
-                          std::uint64_t begin, bytes data, bool compared);
+                          std::uint64_t begin, std::uint64_t blocks, bytes data, bool compared);
   std::string name_of(std::string_view url) const { return detail::cached_name(inner_->host(url), url); }
 
   const std::shared_ptr<const storage> inner_;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -187,6 +188,14 @@ MILLRACE_INLINE void disk_cache_state::slow(const executor& ex) {
                    format_bytes(static_cast<double>(most_writing)) + " wait to be written is not kept");
 }
 
+MILLRACE_INLINE void disk_cache_state::no_memory(const executor& ex, std::uint64_t blocks) noexcept {
+  count(ex, &disk_cache_counts::refused, blocks);
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(said_no_memory_, true)) return;
+  ex.runtime().log(log_record(log_level::warning,
+                              "millrace: disk_cache: memory is lacking to write what was read: it is not kept"));
+}
+
 MILLRACE_INLINE bool disk_cache_state::may_begin_write(std::size_t size) const noexcept {
   const std::size_t before = writing_.load(std::memory_order_relaxed);
   return waits || before == 0 || before + size <= most_writing;
@@ -315,7 +324,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
     detail::disk_write_share share(state_, p.data.size());
     const bool compared = p.whole && p.data.size() == *version.total && inner_->check(shard(url), p.etag);
     task<void> admission =
-        admit(state_, slots, std::move(own), std::move(share), std::move(version), begin, p.data, compared);
+        admit(state_, slots, std::move(own), std::move(share), std::move(version), begin, blocks, p.data, compared);
     root_scope::of(ex).adopt(std::move(admission));
   } else if (own) {
     if (may) {
@@ -337,21 +346,26 @@ template <class Unused>
 task<void> basic_disk_cache_storage<Unused>::admit(std::shared_ptr<detail::disk_cache_state> state,
                                                    std::shared_ptr<detail::disk_slots> slots,
                                                    detail::disk_slots::claim own, detail::disk_write_share /*share*/,
-                                                   detail::cached_version version, std::uint64_t begin, bytes data,
-                                                   bool compared) {
+                                                   detail::cached_version version, std::uint64_t begin,
+                                                   std::uint64_t blocks, bytes data, bool compared) {
   executor& ex = co_await this_executor();
-  detail::disk_slots::admission done = co_await slots->write(std::move(own), version, begin, data);
-  state->count(ex, &detail::disk_cache_counts::admitted, done.admitted);
-  state->count(ex, &detail::disk_cache_counts::refused, done.refused);
-  if (compared && done.error == 0 && done.refused == 0) {
-    const detail::disk_slots::comparison whole(data.crc32c());
-    co_await slots->note_compared(std::move(version), whole);
-  }
-  if (done.given != 0) state->gave(ex, *slots, done.given);
-  if (done.error != 0) {
-    state->failed(ex, done.error, done.what);
-  } else if (done.refused != 0) {
-    state->full(ex, *slots, done.refused);
+  try {
+    detail::disk_slots::admission done = co_await slots->write(std::move(own), version, begin, data);
+    blocks = 0;  // each is counted now
+    state->count(ex, &detail::disk_cache_counts::admitted, done.admitted);
+    state->count(ex, &detail::disk_cache_counts::refused, done.refused);
+    if (compared && done.error == 0 && done.refused == 0) {
+      const detail::disk_slots::comparison whole(data.crc32c());
+      co_await slots->note_compared(std::move(version), whole);
+    }
+    if (done.given != 0) state->gave(ex, *slots, done.given);
+    if (done.error != 0) {
+      state->failed(ex, done.error, done.what);
+    } else if (done.refused != 0) {
+      state->full(ex, *slots, done.refused);
+    }
+  } catch (const std::bad_alloc&) {
+    state->no_memory(ex, blocks);
   }
 }
 
