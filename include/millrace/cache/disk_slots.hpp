@@ -14,6 +14,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/own_process.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/hash128.hpp>
@@ -89,8 +90,8 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// How many milliseconds a write waits for another one of this process: as long as a disk may take for it.
   static constexpr int own_waits = 30'000;
 
-  /// Makes the folder where it is missing. `keep_free`: the share of the file system that stays free. With `wait`, it
-  /// waits up to 2 s while another process opens or grows the same folder; then, or without, that is EAGAIN.
+  /// Makes the folder where it is missing. `keep_free`: the share of the file system that stays free. It waits while
+  /// another process opens or grows the same folder: up to 2 s with `wait`, else 0.1 s; then that is EAGAIN.
   static std::shared_ptr<disk_slots> open(std::string directory, std::uint64_t bytes, double keep_free, bool wait);
 
   /// Whether a file system, by statfs::f_type, is one of a network, or FUSE.
@@ -98,7 +99,8 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// Keeps what is under a prefix of URLs from being given away, as what is read is.
   void protect(std::string_view prefix);
 
-  /// Whether the index is still in the folder, and whole. Costs one fstat(2).
+  /// Whether the index is still in the folder, and whole, and this is the process that has opened it: a child of fork()
+  /// has none of its locks. Costs one fstat(2).
   bool intact() const noexcept;
   /// Whether the folder has an index: after intact() has said no, that of another process.
   bool replaced() const noexcept;
@@ -328,6 +330,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// Gives a segment away, where one may be: its slots are those between `c.again` and `c.again_end` then.
   MILLRACE_COROUTINE task<int> give_segment(cursor& c);
 
+  const own_process process_;
   std::string directory_;
   double keep_free_ = 0;
   std::uint64_t capacity_ = 0;  // slots

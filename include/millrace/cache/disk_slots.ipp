@@ -337,7 +337,7 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
     throw io_error::of(errno, "the file locks of a cache cannot be written", at);
   }
   // Not F_OFD_SETLKW: this thread may be that of a loop on which the lock's owner runs.
-  for (int tries = wait ? 1000 : 1; !made->lock(allocation_lock); --tries) {
+  for (int tries = wait ? 1000 : 50; !made->lock(allocation_lock); --tries) {
     const int error = errno;
     if (tries <= 1 || error != EAGAIN) throw io_error::of(error, "the files of a cache cannot be locked", at);
     ::poll(nullptr, 0, 2);
@@ -421,7 +421,7 @@ MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
 
 MILLRACE_INLINE bool disk_slots::intact() const noexcept {
   struct ::stat s {};
-  return ::fstat(index_.get(), &s) == 0 && s.st_nlink > 0 &&
+  return process_.here() && ::fstat(index_.get(), &s) == 0 && s.st_nlink > 0 &&
          static_cast<std::uint64_t>(s.st_size) == entries_at_ + (entries_ + window) * sizeof(entry);
 }
 
