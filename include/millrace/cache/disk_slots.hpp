@@ -90,9 +90,20 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// How many milliseconds a write waits for another one of this process: as long as a disk may take for it.
   static constexpr int own_waits = 30'000;
 
-  /// Makes the folder where it is missing. `keep_free`: the share of the file system that stays free. It waits while
-  /// another process opens or grows the same folder: up to 2 s with `wait`, else 0.1 s; then that is EAGAIN.
+  /// Makes the folder where it is missing, and a cache of an older format that no process uses anew. `keep_free`: the
+  /// share of the file system that stays free. It waits while another process opens or grows the same folder: up to 2 s
+  /// with `wait`, else 0.1 s; then that is EAGAIN.
   static std::shared_ptr<disk_slots> open(std::string directory, std::uint64_t bytes, double keep_free, bool wait);
+  /// The format of the older cache that open() has removed; 0: there was none.
+  std::uint32_t removed_format() const noexcept { return removed_format_; }
+
+  /// The files of a cache that were removed from a folder.
+  class removed {
+   public:
+    std::vector<std::string> names;
+    std::uint64_t bytes = 0;  ///< that they took of the disk
+    std::size_t left = 0;     ///< other files, folders and links in the folder, which stay
+  };
 
   /// Whether a file system, by statfs::f_type, is one of a network, or FUSE.
   static bool is_remote(std::uint32_t file_system) noexcept;
@@ -286,13 +297,22 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
 
   static owned_fd open_folder(const std::string& directory);
   bool is_of_a_cache(const char* name) const noexcept;
+  template <class F>
+  void for_each_file(F&& f) const;
   void check_folder() const;
   void check_file(int fd, const char* name) const;
   void keep_private(int fd, const char* name) const;  // that too
+  /// Takes the lock of allocation, in up to so many tries of 2 ms; then it is EAGAIN. Where nothing makes the file of
+  /// locks, and there is none, no process uses the folder.
+  void lock_folder(bool make, int tries);
   bool write_index(const void* data, std::size_t size, std::uint64_t offset) const noexcept;
   void open_index(std::uint64_t slots);
-  /// What the index begins with; false if it is not that of a cache.
-  bool read_index_head();
+  /// The format that the index says, 0 if it is not that of a cache. Only of the format of now is the rest known then.
+  std::uint32_t read_index_head();
+  [[noreturn]] void refuse_format(std::uint32_t format) const;
+  /// Removes the files of the cache, of any format, under the lock of allocation: all, or all but `locks`. EBUSY if a
+  /// process uses a segment: then nothing is removed.
+  removed remove_files(bool locks_too) const;
   std::uint64_t begin_entries() noexcept;
   place place_of(const std::string& name, std::uint64_t block) const;
   place mark_of(const std::string& name) const;
@@ -333,6 +353,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   const own_process process_;
   std::string directory_;
   double keep_free_ = 0;
+  std::uint32_t removed_format_ = 0;
   std::uint64_t capacity_ = 0;  // slots
   std::uint64_t wanted_ = 0;
   std::uint64_t entries_ = 0;   // of the index, a power of two, and `window` more

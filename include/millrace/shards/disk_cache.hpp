@@ -231,7 +231,8 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 /// and no cache, that others may write to, or that is a symbolic link, is left as it is, and the cache is off. Files of
 /// the cache that others may read become private. configuration_error without .directory or with .bytes for less than
 /// one block, and for a folder on a network file system or FUSE. On a loop without files (virtual time) nothing is
-/// cached.
+/// cached. A cache of an older format that no process uses is begun anew, and one log line says so; one of a newer
+/// format stays as it is, and the cache is off.
 template <class Store>
 std::shared_ptr<const disk_cache_storage> disk_cache(const Store& store, const disk_cache_options& options) {
   return detail::disk_cache_of(detail::storage_of(store), options);

@@ -30,6 +30,11 @@
 namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE void disk_cache_state::opened(std::shared_ptr<disk_slots> s) {
+  if (s->removed_format() != 0) {
+    const std::string line = "millrace: disk_cache: " + directory_ + " held a cache of format " +
+                             std::to_string(s->removed_format()) + ", of an older version: it is begun anew";
+    log_to_process(log_record(log_level::warning, line));
+  }
   if (s->capacity() < s->wanted_capacity()) {
     const std::string most = format_bytes(static_cast<double>(s->capacity() * disk_slots::slot_bytes));
     const std::string line = "millrace: disk_cache: the index in " + directory_ +
