@@ -548,8 +548,8 @@ TEST_CASE("a cache of an older format that no process uses is begun anew, and on
   CHECK_FALSE(std::filesystem::exists(in.path + "/segment.000007"));
   CHECK(said.text() == "millrace: disk_cache is off, and tried again every minute: " + in.path +
                            ": the folder holds a cache of an older format, which stays: a process uses segment.000007 "
-                           "of the cache: nothing was removed\nmillrace: disk_cache: " + in.path +
-                           " held a cache of format 2, of an older version: it is begun anew\n");
+                           "of the cache: nothing was removed\nmillrace: disk_cache: " +
+                           in.path + " held a cache of format 2, of an older version: it is begun anew\n");
 }
 
 TEST_CASE("a cache of a newer format stays as it is", "[disk_cache]") {

@@ -57,6 +57,7 @@ class url_folders {
   void add(std::string_view prefix);
   /// The prefix that a URL begins with; null if there is none.
   const std::string* find(std::string_view url) const noexcept;
+  const std::vector<std::string>& prefixes() const noexcept { return prefixes_; }
 
  private:
   std::vector<std::string> prefixes_;

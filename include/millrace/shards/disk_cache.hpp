@@ -57,7 +57,7 @@ class disk_cache_state {
   void full(const executor& ex, const disk_slots& s, std::uint64_t blocks);
   /// Counts segments that were given to new data, and logs it once.
   void gave(const executor& ex, const disk_slots& s, std::uint64_t segments);
-  /// Notes that what is under a prefix is about to be read.
+  /// Notes that what is under a prefix is about to be read: also for slots that are opened later.
   void protect(std::string_view prefix);
   /// Log once that objects are not kept: there is no strong ETag of them; the disk is too slow.
   void unversioned(const executor& ex, const shard& object);
@@ -85,6 +85,9 @@ class disk_cache_state {
   const bool waits;  ///< until what is read may be written
 
  private:
+  static constexpr duration off_for{60'000'000'000};
+
+  std::shared_ptr<disk_slots> current();
   void opened(std::shared_ptr<disk_slots> s);
   void turn_off(const executor* ex, const std::string& line);
 
@@ -94,6 +97,7 @@ class disk_cache_state {
   disk_cache_counts counts_;
   std::mutex mutex_;
   std::shared_ptr<disk_slots> slots_;
+  url_folders listed_;
   bool off_ = false;
   bool read_only_ = false;
   bool said_full_ = false;

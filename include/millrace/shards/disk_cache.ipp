@@ -29,27 +29,27 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
+/// What so many slots take of the disk, for messages.
+MILLRACE_INLINE std::string shown_slots(std::uint64_t n) {
+  return format_bytes(static_cast<double>(n * disk_slots::slot_bytes));
+}
+
 MILLRACE_INLINE void disk_cache_state::opened(std::shared_ptr<disk_slots> s) {
+  const auto say = [this](const std::string& line) {
+    log_to_process(log_record(log_level::warning, "millrace: disk_cache: " + directory_ + line));
+  };
   if (s->removed_format() != 0) {
-    const std::string line = "millrace: disk_cache: " + directory_ + " held a cache of format " +
-                             std::to_string(s->removed_format()) + ", of an older version: it is begun anew";
-    log_to_process(log_record(log_level::warning, line));
+    say(" held a cache of format " + std::to_string(s->removed_format()) + ", of an older version: it is begun anew");
   }
   if (s->capacity() < s->wanted_capacity()) {
-    const std::string most = format_bytes(static_cast<double>(s->capacity() * disk_slots::slot_bytes));
-    const std::string line = "millrace: disk_cache: the index in " + directory_ +
-                             " was made for a smaller cache: it is " + most + " at most, until the folder is deleted";
-    log_to_process(log_record(log_level::warning, line));
+    say(": the index was made for a smaller cache: it is " + shown_slots(s->capacity()) +
+        " at most, until the folder is deleted");
   }
   if (s->used() > s->capacity()) {
-    const auto shown = [](std::uint64_t slots) {
-      return format_bytes(static_cast<double>(slots * disk_slots::slot_bytes));
-    };
-    const std::string line = "millrace: disk_cache: " + directory_ + " takes " + shown(s->used()) +
-                             " of the disk, more than the .bytes of now, " + shown(s->capacity()) +
-                             ": it does not shrink, and takes no more; millrace-cache drop removes it";
-    log_to_process(log_record(log_level::warning, line));
+    say(" takes " + shown_slots(s->used()) + " of the disk, more than the .bytes of now, " +
+        shown_slots(s->capacity()) + ": it does not shrink, and takes no more; millrace-cache drop removes it");
   }
+  for (const std::string& prefix : listed_.prefixes()) s->protect(prefix);
   slots_ = std::move(s);
   off_ = false;
   read_only_ = false;
@@ -68,7 +68,7 @@ MILLRACE_INLINE void disk_cache_state::turn_off(const executor* ex, const std::s
   slots_ = nullptr;
   off_ = true;
   again_ = time_point();
-  if (ex != nullptr) again_ = added(ex->now(), duration(60'000'000'000));
+  if (ex != nullptr) again_ = added(ex->now(), off_for);
   if (why == said_) return;
   said_ = why;
   const std::string line = "millrace: disk_cache is off, and tried again every minute: " + why;
@@ -82,7 +82,7 @@ MILLRACE_INLINE void disk_cache_state::turn_off(const executor* ex, const std::s
 MILLRACE_INLINE std::shared_ptr<disk_slots> disk_cache_state::slots(const executor& ex) {
   const std::lock_guard lock(mutex_);
   if (off_) {
-    if (again_ == time_point()) again_ = added(ex.now(), duration(60'000'000'000));  // it was off from the beginning
+    if (again_ == time_point()) again_ = added(ex.now(), off_for);  // it was off from the beginning
     if (ex.now() < again_) return nullptr;
   } else if (slots_->intact()) {
     return slots_;
@@ -100,29 +100,26 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_cache_state::slots(const execut
   return nullptr;
 }
 
+MILLRACE_INLINE std::shared_ptr<disk_slots> disk_cache_state::current() {
+  const std::lock_guard lock(mutex_);
+  return slots_;
+}
+
 MILLRACE_INLINE bool disk_cache_state::has(const shard& object, const std::string& name, std::uint64_t offset,
                                            std::size_t length) {
-  std::shared_ptr<disk_slots> slots;
-  {
-    const std::lock_guard lock(mutex_);
-    slots = slots_;
-  }
+  const std::shared_ptr<disk_slots> slots = current();
   return slots != nullptr && is_strong_etag(object.etag) && slots->lists(name, offset, offset + length);
 }
 
 MILLRACE_INLINE std::uint64_t disk_cache_state::held(const std::string& name, std::uint64_t offset,
                                                      std::uint64_t length) {
-  std::shared_ptr<disk_slots> slots;
-  {
-    const std::lock_guard lock(mutex_);
-    slots = slots_;
-  }
+  const std::shared_ptr<disk_slots> slots = current();
   return slots == nullptr ? 0 : slots->listed_bytes(name, offset, offset + length);
 }
 
 MILLRACE_INLINE std::uint64_t disk_cache_state::capacity() {
-  const std::lock_guard lock(mutex_);
-  return slots_ == nullptr ? 0 : slots_->capacity() * disk_slots::block_bytes;
+  const std::shared_ptr<disk_slots> slots = current();
+  return slots == nullptr ? 0 : slots->capacity() * disk_slots::block_bytes;
 }
 
 MILLRACE_INLINE bool disk_cache_state::may_write(const executor& ex) {
@@ -144,7 +141,7 @@ MILLRACE_INLINE void disk_cache_state::failed(const executor& ex, int error, con
     turn_off(&ex, why);
     return;
   }
-  again_ = added(ex.now(), duration(60'000'000'000));
+  again_ = added(ex.now(), off_for);
   read_only_ = true;
   if (why == said_) return;
   said_ = why;
@@ -160,7 +157,7 @@ MILLRACE_INLINE void disk_cache_state::full(const executor& ex, const disk_slots
   }
   const std::lock_guard lock(mutex_);
   if (std::exchange(said_full_, true)) return;
-  log_line(ex, "millrace: disk_cache: " + format_bytes(static_cast<double>(s.capacity() * disk_slots::slot_bytes)) +
+  log_line(ex, "millrace: disk_cache: " + shown_slots(s.capacity()) +
                   " are full: what is beyond is read from the store in every epoch",
            log_level::info);
 }
@@ -169,13 +166,14 @@ MILLRACE_INLINE void disk_cache_state::gave(const executor& ex, const disk_slots
   count(ex, &disk_cache_counts::given, segments);
   const std::lock_guard lock(mutex_);
   if (std::exchange(said_gave_, true)) return;
-  log_line(ex, "millrace: disk_cache: " + format_bytes(static_cast<double>(s.used() * disk_slots::slot_bytes)) +
+  log_line(ex, "millrace: disk_cache: " + shown_slots(s.used()) +
                    " are full: the data that have been unused for longest, and that no process uses, make room for new",
            log_level::info);
 }
 
 MILLRACE_INLINE void disk_cache_state::protect(std::string_view prefix) {
   const std::lock_guard lock(mutex_);
+  listed_.add(prefix);
   if (slots_ != nullptr) slots_->protect(prefix);
 }
 
