@@ -185,6 +185,25 @@ TEST_CASE("another version is another object, and takes the slots of the older",
   }
 }
 
+TEST_CASE("an object whose URL is too long for a slot's header is not kept, and one line says so", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({});
+  const std::string fits = "mem:" + std::string(2900, 'a'), longer = "mem:" + std::string(3000, 'b');
+  for (const std::string& url : {fits, longer}) store->objects[url] = random_text(5, MiB);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto cache = cached(store, in);
+  for (int i = 0; i < 2; ++i) {
+    read(loop, *cache, *store, fits, 0, MiB);
+    read(loop, *cache, *store, longer, 0, MiB);
+  }
+  CHECK(cache->stats().hits == 1);
+  CHECK(cache->stats().refused == 2);
+  const std::string text = said.text();
+  CHECK_THAT(text, Contains("whose URL is too long, are not kept: the first is " + longer));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+}
+
 TEST_CASE("an object named without its ETag is asked for once", "[disk_cache]") {
   loop_of_test loop;
   const folder in;

@@ -123,6 +123,9 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// there, at most those that are asked for.
   std::uint64_t listed_bytes(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
 
+  /// Whether a slot's header has room for the name, ETag and encoding of a version.
+  static bool fits(const cached_version& version) noexcept;
+
   class reading {
    public:
     reading() = default;
@@ -171,14 +174,14 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
    public:
     admission() = default;
     std::size_t admitted = 0;  ///< blocks of which something was written
-    std::size_t refused = 0;   ///< blocks that got no slot
+    std::size_t refused = 0;   ///< blocks that got no slot, were not written for an error, or are forgotten
     std::size_t given = 0;     ///< segments of older data whose slots are given to new
     int error = 0;             ///< errno of what failed, or keeps_free
     const char* what = "";     ///< the operation that failed
   };
 
-  /// Writes bytes of a version that begin at `offset`, a multiple of grain_bytes; its total must be known. `data` is
-  /// written from where it is if its memory is aligned to grain_bytes, else from a copy.
+  /// Writes bytes of a version that fits(), from `offset` on, a multiple of grain_bytes; its total must be known. `data`
+  /// is written from where it is if its memory is aligned to grain_bytes, else from a copy.
   MILLRACE_COROUTINE task<admission> write(claim own, cached_version version, std::uint64_t offset, bytes data);
 
   /// Forgets what is kept of [offset, end), what this process is about to write of the same blocks, and comparison().

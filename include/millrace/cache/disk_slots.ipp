@@ -221,6 +221,10 @@ MILLRACE_INLINE bool disk_slots::whole(const slot_header& h) noexcept {
          std::size_t(h.name_size) + h.etag_size + h.encoding_size <= sizeof h.text;
 }
 
+MILLRACE_INLINE bool disk_slots::fits(const cached_version& version) noexcept {
+  return version.name.size() + version.etag.size() + version.encoding.size() <= sizeof(slot_header::text);
+}
+
 MILLRACE_INLINE void disk_slots::seal(slot_header& h) noexcept {
   std::memcpy(h.magic, cache_magic, sizeof h.magic);
   h.format = cache_format;
@@ -1169,17 +1173,10 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   if (end < total) end = end / grain_bytes * grain_bytes;
   if (end <= offset) co_return std::move(out);
   std::vector<block_part> parts = parts_of(offset, end);
-  const std::size_t asked = parts.size();
-  if (version.name.size() + version.etag.size() + version.encoding.size() > sizeof(slot_header::text)) {
-    out.refused = asked;
-    co_return std::move(out);
-  }
+  out.refused = parts.size();  // until all is written
   protect(url_folders::folder_of(version.name));
   for (int tries = 0; !begin_writing(own.number_); ++tries) {
-    if (tries == own_waits) {
-      out.refused = asked;
-      co_return std::move(out);
-    }
+    if (tries == own_waits) co_return std::move(out);
     co_await sleep_for(duration(1'000'000));
   }
   std::vector<block_part*> without;
@@ -1197,7 +1194,6 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
     out.what = "a segment of the cache cannot be made";
   }
   std::erase_if(parts, [](const block_part& p) { return p.index.at.slot == 0; });
-  out.refused = asked - parts.size();
   if (out.error != 0 || parts.empty()) co_return std::move(out);
 
   const coroutine_context here = co_await this_context();
@@ -1319,12 +1315,18 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   for (const held& h : held_) {
     if (h.number == own.number_ && h.forgotten) co_return std::move(out);
   }
+  out.refused -= parts.size();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (!writes[i]) continue;
     entry& e = parts[i].index.at;
     e.filled = static_cast<std::uint16_t>(
         reinterpret_cast<const slot_header*>(headers.data() + i * cache_page)->filled());
-    if (put(parts[i].index.position, e)) ++out.admitted;
+    if (put(parts[i].index.position, e)) {
+      ++out.admitted;
+    } else {
+      out.error = errno;
+      ++out.refused;
+    }
   }
   co_return std::move(out);
 }

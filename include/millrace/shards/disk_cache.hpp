@@ -59,7 +59,7 @@ class disk_cache_state {
   void gave(const executor& ex, const disk_slots& s, std::uint64_t segments);
   /// Notes that what is under a prefix is about to be read: also for slots that are opened later.
   void protect(std::string_view prefix);
-  /// Log once that objects are not kept: there is no strong ETag of them; the disk is too slow.
+  /// Log once that objects are not kept: no strong ETag, or a URL too long; the disk is too slow.
   void unversioned(const executor& ex, const shard& object);
   void slow(const executor& ex);
   /// Memory was lacking to write so many blocks, or, with 0, to do what follows that. Logs it once.
@@ -210,9 +210,10 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 ///
 /// It keeps the bytes of the objects as the store sent them: order, states and checks are the same as without it. An
 /// object's version is compared at every read: one with another ETag is another object, and so is one of another
-/// endpoint. What has no strong ETag is not kept. The first part of an object that is named without its ETag is asked
-/// of the store, which says it. What agreed with the store's checksum once is compared with the CRC-32C that it had
-/// then, wherever it comes from, and the store is not asked for its checksum while all of the object is listed here.
+/// endpoint. What has no strong ETag is not kept, nor what has a URL of 2.9 KB or more. The first part of an object that
+/// is named without its ETag is asked of the store, which says it. What agreed with the store's checksum once is
+/// compared with the CRC-32C that it had then, wherever it comes from, and the store is not asked for its checksum while
+/// all of the object is listed here.
 ///
 /// Bound: `bytes` of the disk at most (a folder that takes more already keeps that, and a log line says so), and
 /// `keep_free` of the file system stays free when the files grow. What does not fit is read from the store in every
@@ -222,7 +223,7 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 /// it has read. A process uses a segment from its first read there until the storage is destroyed or the process ends,
 /// however it does, whatever children it has forked. Up to 64 MiB in memory wait to be written, which
 /// run_options::budget counts; a disk that is slower admits less, or is waited for with `wait_for_disk`. One log line
-/// says each of these, and one that objects have no strong ETag.
+/// says each of these, and one that objects are not kept for their ETags or URLs.
 ///
 /// Concurrency: any threads, loops and processes. Of those that miss the same bytes at the same time, one fetches, and
 /// the others wait about as long as a part takes, then fetch too. Files are read and written past the page cache by the

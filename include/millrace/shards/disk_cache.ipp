@@ -180,8 +180,8 @@ MILLRACE_INLINE void disk_cache_state::protect(std::string_view prefix) {
 MILLRACE_INLINE void disk_cache_state::unversioned(const executor& ex, const shard& object) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(said_unversioned_, true)) return;
-  log_line(ex, "millrace: disk_cache: objects of which the store gives no strong ETag, or no size, are not kept: the "
-               "first is " + object.shown());
+  log_line(ex, "millrace: disk_cache: objects of which the store gives no strong ETag, or no size, or whose URL is too "
+               "long, are not kept: the first is " + object.shown());
 }
 
 MILLRACE_INLINE void disk_cache_state::slow(const executor& ex) {
@@ -309,7 +309,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
   version.encoding = p.encoding;
   version.total = p.total;
   const std::uint64_t blocks = (end - 1) / disk_slots::block_bytes - begin / disk_slots::block_bytes + 1;
-  const bool versioned = version.total && detail::is_strong_etag(version.etag);
+  const bool versioned = version.total && detail::is_strong_etag(version.etag) && disk_slots::fits(version);
   // Also who has waited for another one long enough, and fetched too. The other one may be stopped: 10 s at most.
   if (!own) own = slots->try_claim(version.name, begin, end);
   for (int tries = 0; !own && versioned && state_->waits && tries < 10'000; ++tries) {
