@@ -180,8 +180,8 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     const char* what = "";     ///< the operation that failed
   };
 
-  /// Writes bytes of a version that fits(), from `offset` on, a multiple of grain_bytes; its total must be known. `data`
-  /// is written from where it is if its memory is aligned to grain_bytes, else from a copy.
+  /// Writes bytes of a version that fits(), from `offset` on, a multiple of grain_bytes; its total must be known.
+  /// `data` is written from where it is if its memory is aligned to grain_bytes, else from a copy.
   MILLRACE_COROUTINE task<admission> write(claim own, cached_version version, std::uint64_t offset, bytes data);
 
   /// Forgets what is kept of [offset, end), what this process is about to write of the same blocks, and comparison().

@@ -210,10 +210,10 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 ///
 /// It keeps the bytes of the objects as the store sent them: order, states and checks are the same as without it. An
 /// object's version is compared at every read: one with another ETag is another object, and so is one of another
-/// endpoint. What has no strong ETag is not kept, nor what has a URL of 2.9 KB or more. The first part of an object that
-/// is named without its ETag is asked of the store, which says it. What agreed with the store's checksum once is
-/// compared with the CRC-32C that it had then, wherever it comes from, and the store is not asked for its checksum while
-/// all of the object is listed here.
+/// endpoint. What has no strong ETag, or a URL of 2.9 KB or more, is not kept. The first part of an object that is
+/// named without its ETag is asked of the store, which says it. What agreed with the store's checksum once is compared
+/// with the CRC-32C that it had then, wherever it comes from, and the store is not asked for its checksum while all of
+/// the object is listed here.
 ///
 /// Bound: `bytes` of the disk at most (a folder that takes more already keeps that, and a log line says so), and
 /// `keep_free` of the file system stays free when the files grow. What does not fit is read from the store in every
