@@ -115,7 +115,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// has none of its locks. Costs one fstat(2).
   bool intact() const noexcept;
   /// Whether the folder has an index: after intact() has said no, that of another process.
-  bool replaced() const noexcept;
+  bool replaced() const;
 
   /// Whether the index has all of [offset, end): a hint, which read() may not bear out. Of any version.
   bool lists(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
@@ -207,7 +207,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   MILLRACE_COROUTINE task<void> note_compared(cached_version version, comparison found);
 
   /// Slots that are taken.
-  std::uint64_t used() const noexcept;
+  std::uint64_t used() const;
   std::uint64_t capacity() const noexcept { return capacity_; }
   /// Slots that there would be by `bytes`: more than capacity() if the index was made for fewer.
   std::uint64_t wanted_capacity() const noexcept { return wanted_; }

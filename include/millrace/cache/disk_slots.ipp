@@ -503,7 +503,7 @@ MILLRACE_INLINE bool disk_slots::intact() const noexcept {
          static_cast<std::uint64_t>(s.st_size) == entries_at_ + (entries_ + window) * sizeof(entry);
 }
 
-MILLRACE_INLINE bool disk_slots::replaced() const noexcept {
+MILLRACE_INLINE bool disk_slots::replaced() const {
   return ::faccessat(AT_FDCWD, (directory_ + "/index").c_str(), F_OK, 0) == 0;
 }
 
@@ -770,7 +770,7 @@ MILLRACE_INLINE bool disk_slots::put(cursor c) const noexcept {
   return write_index(&c, sizeof c, offsetof(index_head, slots));
 }
 
-MILLRACE_INLINE std::uint64_t disk_slots::used() const noexcept {
+MILLRACE_INLINE std::uint64_t disk_slots::used() const {
   const cursor c = read_cursor();
   return c.next - (c.again_end - c.again);
 }
