@@ -134,6 +134,7 @@ TEST_CASE("a disk that fails to write turns the cache off for a minute, with one
   CHECK(f.cache->stats().admitted == 2);
   REQUIRE(fail_descriptors(name) == descriptors_of(name));
   CHECK(f.read(1) == 1);  // misses, and cannot be kept
+  CHECK(f.cache->stats().refused == 1);
   CHECK(f.read(1) == 1);
   CHECK(f.read(2) == 1);
   CHECK(f.cache->stats().admitted == 2);

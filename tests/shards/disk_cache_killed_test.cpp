@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/log.hpp>
@@ -172,6 +173,37 @@ TEST_CASE("locks of a process that is killed are free, though it has forked a ch
   ::close(ends[1]);
   ::close(ready[0]);
   ::close(ready[1]);
+}
+
+TEST_CASE("a child of fork() that reads by its parent's cache opens it anew, and harms nothing", "[disk_cache]") {
+  const test::cache_folder in;
+  const auto store = store_of(0);
+  const auto loop = make_event_loop();
+  const auto cache = disk_cache(std::shared_ptr<const storage>(store),
+                                {.directory = in.path, .bytes = 16 * detail::disk_slots::slot_bytes, .keep_free = 0});
+  const shard object(url_of(0, 0), object_bytes, store->etag);
+  const auto read = [&](executor& ex) {
+    static_cast<void>(block_on(coroutine_context(ex), cache->read(object, "", 0, MiB, slab_pool(2 * MiB))));
+  };
+  read(*loop);
+  read(*loop);
+  REQUIRE(cache->stats().hits == 1);
+  std::vector<pid_t> children;
+  for (int i = 0; i < 8; ++i) {  // as the workers of a loader: all at once
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto own = make_event_loop();
+      for (int n = 0; n < 2; ++n) read(*own);
+      const disk_cache_stats s = cache->stats();
+      ::_exit(s.hits == 3 && s.damaged == 0 && s.misses == 1 ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) CHECK(status_of(child) == 0);
+  CHECK(cache->is_local(object, 0, MiB));
+  read(*loop);
+  CHECK(cache->stats().hits == 2);
+  CHECK(cache->stats().damaged == 0);
 }
 
 TEST_CASE("a thousand kills", "[disk_cache][slow]") {

@@ -170,6 +170,25 @@ TEST_CASE("nothing of the data set that is read is given away, used already or n
   CHECK(read_all(*loop, *cache, *store, "a") == slots);
 }
 
+TEST_CASE("what was listed while the cache was off is not given away when it is on", "[disk_cache]") {
+  testing::jumping_loop loop;
+  const folder in;
+  const auto store = store_of(2 * slots);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  read_all(loop, *cached(store, in), *store, "a");
+  REQUIRE(::chmod(in.path.c_str(), 0777) == 0);
+  const auto cache = cached(store, in);
+  REQUIRE(::chmod(in.path.c_str(), 0700) == 0);
+  static_cast<void>(cache->list("mem:"));
+  CHECK(read_all(loop, *cache, *store, "b") == 0);
+  CHECK(cache->stats().misses == 0);
+  loop.advance(61s);
+  CHECK(read_all(loop, *cache, *store, "b") == 0);
+  CHECK(cache->stats().misses > 0);
+  CHECK(cache->stats().given == 0);
+  CHECK(read_all(loop, *cache, *store, "a") == slots);
+}
+
 TEST_CASE("what another process uses is not given away until it ends", "[disk_cache]") {
   testing::jumping_loop loop;
   const folder in;

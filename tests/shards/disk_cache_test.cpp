@@ -16,9 +16,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/crc.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/cache/cache_folder.hpp>
@@ -180,6 +183,25 @@ TEST_CASE("another version is another object, and takes the slots of the older",
     CHECK(std::count(text.begin(), text.end(), '\n') == 1);
     CHECK(cache->stats().refused > 0);
   }
+}
+
+TEST_CASE("an object whose URL is too long for a slot's header is not kept, and one line says so", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({});
+  const std::string fits = "mem:" + std::string(2900, 'a'), longer = "mem:" + std::string(3000, 'b');
+  for (const std::string& url : {fits, longer}) store->objects[url] = random_text(5, MiB);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  const auto cache = cached(store, in);
+  for (int i = 0; i < 2; ++i) {
+    read(loop, *cache, *store, fits, 0, MiB);
+    read(loop, *cache, *store, longer, 0, MiB);
+  }
+  CHECK(cache->stats().hits == 1);
+  CHECK(cache->stats().refused == 2);
+  const std::string text = said.text();
+  CHECK_THAT(text, Contains("whose URL is too long, are not kept: the first is " + longer));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
 }
 
 TEST_CASE("an object named without its ETag is asked for once", "[disk_cache]") {
@@ -505,6 +527,117 @@ TEST_CASE("a folder that is a cache without an index, or was left as one began, 
   const auto cache = cached(store, in);
   for (int i = 0; i < 2; ++i) read(loop, *cache, *store, "mem:0", 0, MiB);
   CHECK(cache->stats().hits == 1);
+}
+
+/// Makes the index say another format.
+void set_format(const folder& in, std::uint32_t format) {
+  std::fstream f(in.path + "/index", std::ios::in | std::ios::out | std::ios::binary);
+  char magic[8];
+  std::uint64_t words[2] = {format, 0};
+  f.read(magic, sizeof magic);
+  f.seekg(16);
+  f.read(reinterpret_cast<char*>(&words[1]), sizeof words[1]);
+  const std::uint32_t crc = crc32c(crc32c(0, magic, sizeof magic), words, sizeof words);
+  f.seekp(8);
+  f.write(reinterpret_cast<const char*>(&format), sizeof format);
+  f.write(reinterpret_cast<const char*>(&crc), sizeof crc);
+}
+
+TEST_CASE("a cache of an older format that no process uses is begun anew, and one line says so", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  auto before = cached(store, in);
+  read(loop, *before, *store, "mem:0", 0, MiB);
+  REQUIRE(::rename((in.path + "/segment.000000").c_str(), (in.path + "/segment.000007").c_str()) == 0);
+  set_format(in, 2);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  {
+    const auto cache = cached(store, in);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+    CHECK(cache->stats().admitted == 0);
+    CHECK(std::filesystem::exists(in.path + "/segment.000007"));
+  }
+  before.reset();
+  for (int i = 0; i < 2; ++i) {
+    const auto cache = cached(store, in);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+    CHECK(cache->stats().hits == static_cast<std::uint64_t>(i));
+  }
+  CHECK_FALSE(std::filesystem::exists(in.path + "/segment.000007"));
+  CHECK(said.text() == "millrace: disk_cache is off, and tried again every minute: " + in.path +
+                           ": the folder holds a cache of an older format, which stays: a process uses segment.000007 "
+                           "of the cache: nothing was removed\nmillrace: disk_cache: " +
+                           in.path + " held a cache of format 2, of an older version: it is begun anew\n");
+}
+
+TEST_CASE("a cache of a newer format stays as it is", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  {
+    const auto cache = cached(store, in);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+  }
+  set_format(in, 1000);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  for (int i = 0; i < 2; ++i) {
+    const auto cache = cached(store, in);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+    CHECK(cache->stats().admitted == 0);
+  }
+  CHECK_THAT(said.text(), Contains("the folder holds a cache of format 1000, where this version has ") &&
+                              Contains("use another folder, or remove it (millrace-cache drop)"));
+  CHECK_THROWS_WITH(detail::cache_folder::inspect(in.path, false), Contains("format 1000"));
+  CHECK(std::filesystem::exists(in.path + "/segment.000000"));
+  CHECK(detail::cache_folder::drop(in.path).names.size() == 4);
+}
+
+TEST_CASE("a cache that has lost its index can be dropped", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  {
+    const auto cache = cached(store, in);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+  }
+  REQUIRE(::unlink((in.path + "/index").c_str()) == 0);
+  if (GENERATE(true, false)) std::ofstream(in.path + "/index") << "damaged";
+  const detail::cache_folder::removed gone = detail::cache_folder::drop(in.path);
+  CHECK(std::count(gone.names.begin(), gone.names.end(), "segment.000000") == 1);
+  CHECK(gone.left == 0);
+  CHECK(std::filesystem::is_empty(in.path));
+}
+
+TEST_CASE("a process that opens a cache while it is dropped does not lock a file that is gone", "[disk_cache]") {
+  const folder in;
+  const std::string locks = in.path + "/locks";
+  std::shared_ptr<detail::disk_slots> slots = detail::disk_slots::open(in.path, 64 * MiB, 0, true);
+  slots.reset();
+  const detail::owned_fd file(::open(locks.c_str(), O_RDWR | O_CLOEXEC));
+  struct ::flock range {};
+  range.l_type = F_WRLCK;
+  range.l_start = off_t(1) << 62;
+  range.l_len = 1;
+  REQUIRE(::fcntl(file.get(), F_OFD_SETLK, &range) == 0);
+  std::thread opens([&] { slots = detail::disk_slots::open(in.path, 64 * MiB, 0, true); });
+  const auto opened = [&] {
+    std::size_t n = 0;
+    for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      n += std::filesystem::read_symlink(fd.path(), gone) == locks ? 1 : 0;
+    }
+    return n == 2;
+  };
+  while (!opened()) std::this_thread::yield();
+  for (const char* name : {"/headers", "/index", "/locks"}) ::unlink((in.path + name).c_str());
+  range.l_type = F_UNLCK;
+  REQUIRE(::fcntl(file.get(), F_OFD_SETLK, &range) == 0);
+  opens.join();
+  REQUIRE(slots != nullptr);
+  const auto claim = slots->try_claim("mem:0", 0, MiB);
+  CHECK(claim);
+  CHECK_FALSE(detail::disk_slots::open(in.path, 64 * MiB, 0, true)->try_claim("mem:0", 0, MiB));
 }
 
 TEST_CASE("files of a cache that others may read become private", "[disk_cache]") {

@@ -17,6 +17,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -137,6 +138,53 @@ TEST_CASE("what is on a local disk is read beside the requests of the store's ho
   CHECK(known(loop, usual).measured);
   CHECK(some.samples == expected.samples);
   CHECK(some.state == expected.state);
+}
+
+TEST_CASE("what a resume without an index reads on a local disk again is none of the host's requests") {
+  const test::tar_dataset data = far_data();
+  data.store->local_below = data.prefix;
+  test::settings o = options_of(1);
+  o.streamed = true;
+  o.shards = 3;
+  o.window = 200;
+  o.requests = 3;
+  const auto read_some = [&](testing::virtual_loop& loop, std::size_t stop) {
+    std::vector<shard> all;
+    for (const auto& [url, content] : data.store->objects) all.emplace_back(url, content.size(), data.store->etag);
+    test::delivered out;
+    block_on(loop, test::take_batches_of(
+                       test::train_on(from_range(std::move(all)), std::shared_ptr<const storage>(data.store), o),
+                       o.batch, stop, out));
+    return out;
+  };
+  testing::virtual_loop loop;
+  test::known_hosts runtime(loop);
+  o.resume = read_some(loop, 40).state;
+  CHECK_FALSE(known(loop, usual).measured);
+  data.store->requests = 0;
+  read_some(loop, 3);
+  CHECK(data.store->requests > 10);
+  CHECK_FALSE(known(loop, usual).measured);
+}
+
+TEST_CASE("an object on a local disk that is indexed is none of the host's requests, unless it is read again") {
+  const test::tar_dataset data = far_data();
+  data.store->local_below = data.prefix;
+  const auto& [url, content] = *data.store->objects.begin();
+  const shard object(url, content.size(), data.store->etag);
+  testing::virtual_loop loop;
+  test::known_hosts runtime(loop);
+  const auto read_one = [&](bool again) {
+    const auto reading = [](std::shared_ptr<const storage> from, shard of, bool anew) -> task<void> {
+      detail::indexed_object source(std::move(from), std::move(of), 64 * KiB, anew);
+      for (std::uint64_t at = 0; at < 10 * 64 * KiB; at += 64 * KiB) co_await source.read(at, 64 * KiB);
+    };
+    block_on(loop, reading(data.store, object, again));
+  };
+  read_one(false);
+  CHECK_FALSE(known(loop, usual).measured);
+  read_one(true);
+  CHECK(known(loop, usual).measured);
 }
 
 TEST_CASE("ranges on a local disk are as long as .part allows, whatever the host's are") {

@@ -44,13 +44,9 @@ class cache_folder {
   /// The index alone, for disk_slots::listed_bytes(): files are neither made nor locked. The folder must have one.
   static std::shared_ptr<const disk_slots> open_index(const std::string& directory);
 
-  class removed {
-   public:
-    std::vector<std::string> names;
-    std::uint64_t bytes = 0;  ///< that they took of the disk
-    std::size_t left = 0;     ///< other files, folders and links in the folder, which stay
-  };
-  /// Removes the files of the cache from the folder; EBUSY if a process uses a segment: then nothing is removed.
+  using removed = disk_slots::removed;
+  /// Removes the files of a cache, of any format and also one that has lost its index, from the folder; EBUSY if a
+  /// process uses a segment: then nothing is removed.
   static removed drop(const std::string& directory);
 
  private:

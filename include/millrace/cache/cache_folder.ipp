@@ -2,16 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,7 +31,9 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> cache_folder::opened(const std::stri
   const where at{directory, std::nullopt, {}};
   s->index_ = owned_fd(::openat(s->folder_.get(), "index", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (s->index_.get() < 0) throw io_error::of(errno, "the folder holds no cache: its index cannot be opened", at);
-  if (!s->read_index_head()) throw io_error(EPROTO, "the folder holds no cache: its index is not that of one", at);
+  const std::uint32_t format = s->read_index_head();
+  if (format == 0) throw io_error(EPROTO, "the folder holds no cache: its index is not that of one", at);
+  if (format != cache_format) s->refuse_format(format);
   return s;
 }
 
@@ -178,58 +177,14 @@ MILLRACE_INLINE cache_folder::removed cache_folder::drop(const std::string& dire
   const std::shared_ptr<disk_slots> s(new disk_slots);
   s->directory_ = directory;
   s->folder_ = disk_slots::open_folder(directory);
-  char magic[sizeof cache_magic] = {};
-  const int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-  s->index_ = owned_fd(::openat(s->folder_.get(), "index", flags));
-  if (s->index_.get() < 0) throw io_error::of(errno, "the folder holds no cache: its index cannot be opened", at);
-  s->check_file(s->index_.get(), "index");
-  if (::pread(s->index_.get(), magic, sizeof magic, 0) != sizeof magic ||
-      std::memcmp(magic, cache_magic, sizeof magic) != 0) {
+  if (!s->is_of_a_cache("index") && !s->is_of_a_cache("locks")) {
+    if (::faccessat(s->folder_.get(), "index", F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+      throw io_error::of(errno, "the folder holds no cache: its index cannot be opened", at);
+    }
     throw io_error(EPROTO, "the folder holds no cache: its index is not that of one", at);
   }
-  s->locks_ = open_with_locks(s->folder_.get(), "locks", flags);
-  for (int tries = 1000; s->locks_->get() >= 0 && !s->lock(allocation_lock); --tries) {
-    if (tries == 0) throw io_error(EBUSY, "a process gives out slots of the cache: nothing was removed", at);
-    ::poll(nullptr, 0, 2);
-  }
-  removed out;
-  const int copy = ::openat(s->folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<::DIR, int (*)(::DIR*)> all(copy < 0 ? nullptr : ::fdopendir(copy), &::closedir);
-  if (all == nullptr) throw io_error::of(errno, "the folder of the cache cannot be read", at);
-  std::vector<owned_fd> held;  // locked until all is removed
-  while (const ::dirent* one = ::readdir(all.get())) {
-    const std::string name = one->d_name;
-    if (name == "." || name == "..") continue;
-    const bool digits = name.size() >= 14 && name.find_first_not_of("0123456789", 8) == std::string::npos;
-    const bool segment = name.compare(0, 8, "segment.") == 0 && digits;
-    struct ::stat file {};
-    const bool ours = (segment || name == "headers" || name == "locks" || name == "index.new" || name == "index") &&
-                      ::fstatat(s->folder_.get(), one->d_name, &file, AT_SYMLINK_NOFOLLOW) == 0 &&
-                      S_ISREG(file.st_mode) && file.st_uid == ::geteuid();
-    if (!ours) {
-      ++out.left;
-      continue;
-    }
-    if (segment) {
-      owned_fd fd(::openat(s->folder_.get(), one->d_name, flags));
-      if (fd.get() < 0) throw io_error::of(errno, name + " cannot be opened: nothing was removed", at);
-      if (!set_file_lock(fd.get(), F_WRLCK, segment_lock)) {
-        throw io_error(EBUSY, "a process uses " + name + " of the cache: nothing was removed", at);
-      }
-      held.push_back(std::move(fd));
-    }
-    out.bytes += static_cast<std::uint64_t>(file.st_blocks) * 512;
-    out.names.push_back(name);
-  }
-  std::sort(out.names.begin(), out.names.end());
-  // The index last: if it is interrupted, it can be done again.
-  std::stable_partition(out.names.begin(), out.names.end(), [](const std::string& n) { return n != "index"; });
-  for (const std::string& name : out.names) {
-    if (::unlinkat(s->folder_.get(), name.c_str(), 0) != 0 && errno != ENOENT) {
-      throw io_error::of(errno, name + " of the cache cannot be removed", at);
-    }
-  }
-  return out;
+  s->lock_folder(false, 1000);
+  return s->remove_files(true);
 }
 
 }  // namespace millrace::detail

@@ -14,6 +14,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/own_process.hpp>
 #include <millrace/coro/promise_base.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/hash128.hpp>
@@ -56,6 +57,7 @@ class url_folders {
   void add(std::string_view prefix);
   /// The prefix that a URL begins with; null if there is none.
   const std::string* find(std::string_view url) const noexcept;
+  const std::vector<std::string>& prefixes() const noexcept { return prefixes_; }
 
  private:
   std::vector<std::string> prefixes_;
@@ -89,25 +91,40 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// How many milliseconds a write waits for another one of this process: as long as a disk may take for it.
   static constexpr int own_waits = 30'000;
 
-  /// Makes the folder where it is missing. `keep_free`: the share of the file system that stays free. With `wait`, it
-  /// waits up to 2 s while another process opens or grows the same folder; then, or without, that is EAGAIN.
+  /// Makes the folder where it is missing, and a cache of an older format that no process uses anew. `keep_free`: the
+  /// share of the file system that stays free. It waits while another process opens or grows the same folder: up to 2 s
+  /// with `wait`, else 0.1 s; then that is EAGAIN.
   static std::shared_ptr<disk_slots> open(std::string directory, std::uint64_t bytes, double keep_free, bool wait);
+  /// The format of the older cache that open() has removed; 0: there was none.
+  std::uint32_t removed_format() const noexcept { return removed_format_; }
+
+  /// The files of a cache that were removed from a folder.
+  class removed {
+   public:
+    std::vector<std::string> names;
+    std::uint64_t bytes = 0;  ///< that they took of the disk
+    std::size_t left = 0;     ///< other files, folders and links in the folder, which stay
+  };
 
   /// Whether a file system, by statfs::f_type, is one of a network, or FUSE.
   static bool is_remote(std::uint32_t file_system) noexcept;
   /// Keeps what is under a prefix of URLs from being given away, as what is read is.
   void protect(std::string_view prefix);
 
-  /// Whether the index is still in the folder, and whole. Costs one fstat(2).
+  /// Whether the index is still in the folder, and whole, and this is the process that has opened it: a child of fork()
+  /// has none of its locks. Costs one fstat(2).
   bool intact() const noexcept;
   /// Whether the folder has an index: after intact() has said no, that of another process.
-  bool replaced() const noexcept;
+  bool replaced() const;
 
   /// Whether the index has all of [offset, end): a hint, which read() may not bear out. Of any version.
   bool lists(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
   /// How many bytes of [offset, end) the index has: a hint likewise. Of a block that is there in part, as many as are
   /// there, at most those that are asked for.
   std::uint64_t listed_bytes(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
+
+  /// Whether a slot's header has room for the name, ETag and encoding of a version.
+  static bool fits(const cached_version& version) noexcept;
 
   class reading {
    public:
@@ -157,14 +174,14 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
    public:
     admission() = default;
     std::size_t admitted = 0;  ///< blocks of which something was written
-    std::size_t refused = 0;   ///< blocks that got no slot
+    std::size_t refused = 0;   ///< blocks that got no slot, were not written for an error, or are forgotten
     std::size_t given = 0;     ///< segments of older data whose slots are given to new
     int error = 0;             ///< errno of what failed, or keeps_free
     const char* what = "";     ///< the operation that failed
   };
 
-  /// Writes bytes of a version that begin at `offset`, a multiple of grain_bytes; its total must be known. `data` is
-  /// written from where it is if its memory is aligned to grain_bytes, else from a copy.
+  /// Writes bytes of a version that fits(), from `offset` on, a multiple of grain_bytes; its total must be known.
+  /// `data` is written from where it is if its memory is aligned to grain_bytes, else from a copy.
   MILLRACE_COROUTINE task<admission> write(claim own, cached_version version, std::uint64_t offset, bytes data);
 
   /// Forgets what is kept of [offset, end), what this process is about to write of the same blocks, and comparison().
@@ -190,7 +207,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   MILLRACE_COROUTINE task<void> note_compared(cached_version version, comparison found);
 
   /// Slots that are taken.
-  std::uint64_t used() const noexcept;
+  std::uint64_t used() const;
   std::uint64_t capacity() const noexcept { return capacity_; }
   /// Slots that there would be by `bytes`: more than capacity() if the index was made for fewer.
   std::uint64_t wanted_capacity() const noexcept { return wanted_; }
@@ -284,18 +301,29 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
 
   static owned_fd open_folder(const std::string& directory);
   bool is_of_a_cache(const char* name) const noexcept;
+  template <class F>
+  void for_each_file(F&& f) const;
   void check_folder() const;
   void check_file(int fd, const char* name) const;
   void keep_private(int fd, const char* name) const;  // that too
+  /// Takes the lock of allocation, in up to so many tries of 2 ms; then it is EAGAIN. Where nothing makes the file of
+  /// locks, and there is none, no process uses the folder.
+  void lock_folder(bool make, int tries);
   bool write_index(const void* data, std::size_t size, std::uint64_t offset) const noexcept;
   void open_index(std::uint64_t slots);
-  /// What the index begins with; false if it is not that of a cache.
-  bool read_index_head();
+  /// The format that the index says, 0 if it is not that of a cache. Only of the format of now is the rest known then.
+  std::uint32_t read_index_head();
+  [[noreturn]] void refuse_format(std::uint32_t format) const;
+  /// Removes the files of the cache, of any format, under the lock of allocation: all, or all but `locks`. EBUSY if a
+  /// process uses a segment: then nothing is removed.
+  removed remove_files(bool locks_too) const;
   std::uint64_t begin_entries() noexcept;
   place place_of(const std::string& name, std::uint64_t block) const;
   place mark_of(const std::string& name) const;
   static std::uint32_t tag_sum(const std::string& etag, bool with_crc);
   std::optional<found> find(const place& p, bool to_insert = false) const;
+  /// The entry of a block; nothing where the index has none.
+  std::optional<found> find_block(const place& p) const;
   bool put(std::uint64_t position, entry e) const noexcept;
   void take_out(const place& p, const std::uint32_t* generation = nullptr);
   bool lock(std::uint64_t byte) const noexcept;
@@ -326,8 +354,10 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// Gives a segment away, where one may be: its slots are those between `c.again` and `c.again_end` then.
   MILLRACE_COROUTINE task<int> give_segment(cursor& c);
 
+  const own_process process_;
   std::string directory_;
   double keep_free_ = 0;
+  std::uint32_t removed_format_ = 0;
   std::uint64_t capacity_ = 0;  // slots
   std::uint64_t wanted_ = 0;
   std::uint64_t entries_ = 0;   // of the index, a power of two, and `window` more

@@ -221,6 +221,10 @@ MILLRACE_INLINE bool disk_slots::whole(const slot_header& h) noexcept {
          std::size_t(h.name_size) + h.etag_size + h.encoding_size <= sizeof h.text;
 }
 
+MILLRACE_INLINE bool disk_slots::fits(const cached_version& version) noexcept {
+  return version.name.size() + version.etag.size() + version.encoding.size() <= sizeof(slot_header::text);
+}
+
 MILLRACE_INLINE void disk_slots::seal(slot_header& h) noexcept {
   std::memcpy(h.magic, cache_magic, sizeof h.magic);
   h.format = cache_format;
@@ -273,28 +277,36 @@ MILLRACE_INLINE bool disk_slots::is_of_a_cache(const char* name) const noexcept 
          std::memcmp(magic, cache_magic, sizeof magic) == 0;
 }
 
-/// Refuses a folder that holds something and is not that of a cache, whose files would be written over.
-MILLRACE_INLINE void disk_slots::check_folder() const {
-  const auto ours = [this] { return is_of_a_cache("locks") || is_of_a_cache("index"); };
-  if (ours()) return;
+/// Calls a function with the names in the folder until it returns false.
+template <class F>
+void disk_slots::for_each_file(F&& f) const {
   const int copy = ::openat(folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<::DIR, int (*)(::DIR*)> all(copy < 0 ? nullptr : ::fdopendir(copy), &::closedir);
   if (all == nullptr) throw io_error::of(errno, "the folder of a cache cannot be read", where{directory_, {}, {}});
   while (const ::dirent* one = ::readdir(all.get())) {
     const std::string name = one->d_name;
+    if (name != "." && name != ".." && !f(name)) return;
+  }
+}
+
+/// Refuses a folder that holds something and is not that of a cache, whose files would be written over.
+MILLRACE_INLINE void disk_slots::check_folder() const {
+  const auto ours = [this] { return is_of_a_cache("locks") || is_of_a_cache("index"); };
+  if (ours()) return;
+  for_each_file([&](const std::string& name) {
     struct ::stat s {};
-    if (name == "." || name == ".." || name == "lost+found") continue;
+    if (name == "lost+found") return true;
     // A process that is killed while it begins a cache leaves it so.
     if (name == "locks" && ::fstatat(folder_.get(), "locks", &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode) &&
         s.st_size == 0) {
-      continue;
+      return true;
     }
-    if (ours()) return;  // another process has begun one meanwhile
+    if (ours()) return false;  // another process has begun one meanwhile
     throw io_error(ENOTEMPTY,
                    "cannot be used for a cache: it is not one, and holds other files (" + name +
                        "): name a folder that is empty, or that is not there",
                    where{directory_, {}, {}});
-  }
+  });
 }
 
 MILLRACE_INLINE void disk_slots::keep_private(int fd, const char* name) const {
@@ -302,6 +314,30 @@ MILLRACE_INLINE void disk_slots::keep_private(int fd, const char* name) const {
   struct ::stat s {};
   if (::fstat(fd, &s) == 0 && ((s.st_mode & 077) == 0 || ::fchmod(fd, 0600) == 0)) return;
   throw io_error::of(errno, "cannot be made readable for its owner alone", where{directory_ + '/' + name, {}, {}});
+}
+
+MILLRACE_INLINE void disk_slots::lock_folder(bool make, int tries) {
+  const where at{directory_, std::nullopt, {}};
+  struct ::stat s {};
+  do {
+    const int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | (make ? O_CREAT : 0);
+    locks_ = open_with_locks(folder_.get(), "locks", flags);
+    if (locks_->get() < 0 && errno == ENOENT && !make) return;
+    if (locks_->get() < 0) throw io_error::of(errno, "the file locks of a cache cannot be opened", at);
+    keep_private(locks_->get(), "locks");
+    // This tells the folder from another one, whatever becomes of the index.
+    if (make && !is_of_a_cache("locks") &&
+        ::pwrite(locks_->get(), cache_magic, sizeof cache_magic, 0) != sizeof cache_magic) {
+      throw io_error::of(errno, "the file locks of a cache cannot be written", at);
+    }
+    // Not F_OFD_SETLKW: this thread may be that of a loop on which the lock's owner runs.
+    while (!lock(allocation_lock)) {
+      const int error = errno;
+      if (--tries <= 0 || error != EAGAIN) throw io_error::of(error, "the files of a cache cannot be locked", at);
+      ::poll(nullptr, 0, 2);
+    }
+    if (::fstat(locks_->get(), &s) != 0) throw io_error::of(errno, "the file locks of a cache cannot be read", at);
+  } while (s.st_nlink == 0);  // removed meanwhile: others would lock another file
 }
 
 MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directory, std::uint64_t bytes,
@@ -327,25 +363,12 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
     throw configuration_error("the folder of a disk cache is on a network file system, or on FUSE", at);
   }
   made->check_folder();
-  const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-  made->locks_ = open_with_locks(made->folder_.get(), "locks", flags);
-  if (made->locks_->get() < 0) throw io_error::of(errno, "the file locks of a cache cannot be opened", at);
-  made->keep_private(made->locks_->get(), "locks");
-  // This tells the folder from another one, whatever becomes of the index.
-  if (!made->is_of_a_cache("locks") &&
-      ::pwrite(made->locks_->get(), cache_magic, sizeof cache_magic, 0) != sizeof cache_magic) {
-    throw io_error::of(errno, "the file locks of a cache cannot be written", at);
-  }
-  // Not F_OFD_SETLKW: this thread may be that of a loop on which the lock's owner runs.
-  for (int tries = wait ? 1000 : 1; !made->lock(allocation_lock); --tries) {
-    const int error = errno;
-    if (tries <= 1 || error != EAGAIN) throw io_error::of(error, "the files of a cache cannot be locked", at);
-    ::poll(nullptr, 0, 2);
-  }
+  made->lock_folder(true, wait ? 1000 : 50);
   made->wanted_ = std::min<std::uint64_t>(bytes / slot_bytes, no_slot - 1);
   made->open_index(made->wanted_);
   made->capacity_ = std::min(made->wanted_, made->entries_ / 4 * 3);
   int error = 0;
+  const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   int fd = ::openat(made->folder_.get(), "headers", flags | O_DIRECT, 0600);
   if (fd < 0 && errno == EINVAL) fd = ::openat(made->folder_.get(), "headers", flags, 0600);
   if (fd < 0) error = errno;
@@ -366,7 +389,7 @@ MILLRACE_INLINE std::uint64_t disk_slots::begin_entries() noexcept {
   return entries_at_ + (entries_ + window) * sizeof(entry);
 }
 
-MILLRACE_INLINE bool disk_slots::read_index_head() {
+MILLRACE_INLINE std::uint32_t disk_slots::read_index_head() {
   const where at{directory_ + "/index", std::nullopt, {}};
   check_file(index_.get(), "index");
   index_head head{};
@@ -375,25 +398,80 @@ MILLRACE_INLINE bool disk_slots::read_index_head() {
   if (got < 0 || ::fstat(index_.get(), &s) != 0) throw io_error::of(errno, "the index of a cache cannot be read", at);
   const bool ours = got == sizeof head && std::memcmp(head.magic, cache_magic, sizeof head.magic) == 0 &&
                     head.crc == head.sum();
-  if (ours && head.format != cache_format) {
-    throw io_error(EPROTO,
-                   "the folder holds a cache of another format: use another folder, or remove it (millrace-cache drop)",
-                   at);
-  }
+  if (ours && head.format != cache_format) return head.format;
   entries_ = head.entries;
   segment_slots_ = head.segment_slots;
-  return ours && std::has_single_bit(entries_) && entries_ < std::uint64_t(1) << 33 &&
-         head.segment_slots_crc == crc32c(0, &head.segment_slots, sizeof head.segment_slots) && segment_slots_ != 0 &&
-         segment_slots_ <= most_segment_slots &&
-         static_cast<std::uint64_t>(s.st_size) == begin_entries();
+  const bool whole = ours && std::has_single_bit(entries_) && entries_ < std::uint64_t(1) << 33 &&
+                     head.segment_slots_crc == crc32c(0, &head.segment_slots, sizeof head.segment_slots) &&
+                     segment_slots_ != 0 && segment_slots_ <= most_segment_slots &&
+                     static_cast<std::uint64_t>(s.st_size) == begin_entries();
+  return whole ? cache_format : 0;
+}
+
+MILLRACE_INLINE void disk_slots::refuse_format(std::uint32_t format) const {
+  throw io_error(EPROTO,
+                 "the folder holds a cache of format " + std::to_string(format) + ", where this version has " +
+                     std::to_string(cache_format) + ": use another folder, or remove it (millrace-cache drop)",
+                 where{directory_, {}, {}});
+}
+
+MILLRACE_INLINE disk_slots::removed disk_slots::remove_files(bool locks_too) const {
+  const where at{directory_, std::nullopt, {}};
+  removed out;
+  std::vector<owned_fd> locked;  // until all is removed
+  for_each_file([&](const std::string& name) {
+    const bool digits = name.size() >= 14 && name.find_first_not_of("0123456789", 8) == std::string::npos;
+    const bool segment = name.compare(0, 8, "segment.") == 0 && digits;
+    const bool ours = segment || name == "headers" || name == "locks" || name == "index.new" || name == "index";
+    struct ::stat file {};
+    if (!ours || ::fstatat(folder_.get(), name.c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(file.st_mode) ||
+        file.st_uid != ::geteuid()) {
+      ++out.left;
+      return true;
+    }
+    if (name == "locks" && !locks_too) return true;
+    if (segment) {
+      owned_fd fd(::openat(folder_.get(), name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+      if (fd.get() < 0) throw io_error::of(errno, name + " cannot be opened: nothing was removed", at);
+      if (!set_file_lock(fd.get(), F_WRLCK, segment_lock)) {
+        throw io_error(EBUSY, "a process uses " + name + " of the cache: nothing was removed", at);
+      }
+      locked.push_back(std::move(fd));
+    }
+    out.bytes += static_cast<std::uint64_t>(file.st_blocks) * 512;
+    out.names.push_back(name);
+    return true;
+  });
+  std::sort(out.names.begin(), out.names.end());
+  // The index last: if it is interrupted, it can be done again.
+  std::stable_partition(out.names.begin(), out.names.end(), [](const std::string& n) { return n != "index"; });
+  for (const std::string& name : out.names) {
+    if (::unlinkat(folder_.get(), name.c_str(), 0) != 0 && errno != ENOENT) {
+      throw io_error::of(errno, name + " of the cache cannot be removed", at);
+    }
+  }
+  return out;
 }
 
 MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
   const where at{directory_ + "/index", std::nullopt, {}};
   index_ = owned_fd(::openat(folder_.get(), "index", O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (index_.get() < 0 && errno != ENOENT) throw io_error::of(errno, "the index of a cache cannot be opened", at);
-  if (index_.get() >= 0) keep_private(index_.get(), "index");
-  if (index_.get() >= 0 && read_index_head()) return;
+  if (index_.get() >= 0) {
+    keep_private(index_.get(), "index");
+    const std::uint32_t format = read_index_head();
+    if (format == cache_format) return;
+    if (format > cache_format) refuse_format(format);  // else two versions would remove each other's
+    if (format != 0) {
+      try {
+        remove_files(false);
+      } catch (const io_error& e) {
+        throw io_error(e.code(), "the folder holds a cache of an older format, which stays: " + e.reason(),
+                       where{directory_, {}, {}});
+      }
+      removed_format_ = format;
+    }
+  }
   // A new one. Processes that still have the former one open find out by intact().
   entries_ = std::bit_ceil(std::max<std::uint64_t>(2 * slots, 1024));
   // A small cache, too, has several segments to give away.
@@ -421,11 +499,11 @@ MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
 
 MILLRACE_INLINE bool disk_slots::intact() const noexcept {
   struct ::stat s {};
-  return ::fstat(index_.get(), &s) == 0 && s.st_nlink > 0 &&
+  return process_.here() && ::fstat(index_.get(), &s) == 0 && s.st_nlink > 0 &&
          static_cast<std::uint64_t>(s.st_size) == entries_at_ + (entries_ + window) * sizeof(entry);
 }
 
-MILLRACE_INLINE bool disk_slots::replaced() const noexcept {
+MILLRACE_INLINE bool disk_slots::replaced() const {
   return ::faccessat(AT_FDCWD, (directory_ + "/index").c_str(), F_OK, 0) == 0;
 }
 
@@ -472,11 +550,16 @@ MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p
   return free;
 }
 
+MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find_block(const place& p) const {
+  std::optional<found> there = find(p);
+  if (there && (there->at.slot == 0 || there->at.slot == no_slot)) there.reset();
+  return there;
+}
+
 MILLRACE_INLINE bool disk_slots::lists(const std::string& name, std::uint64_t offset, std::uint64_t end) const {
   for (const block_part& p : parts_of(offset, end)) {
-    const std::optional<found> there = find(place_of(name, p.block));
-    if (!there || there->at.slot == 0 || there->at.slot == no_slot) return false;
-    if (there->at.filled < (p.end - p.begin + grain_bytes - 1) / grain_bytes) return false;
+    const std::optional<found> there = find_block(place_of(name, p.block));
+    if (!there || there->at.filled < (p.end - p.begin + grain_bytes - 1) / grain_bytes) return false;
   }
   return true;
 }
@@ -485,9 +568,8 @@ MILLRACE_INLINE std::uint64_t disk_slots::listed_bytes(const std::string& name, 
                                                        std::uint64_t end) const {
   std::uint64_t bytes = 0;
   for (const block_part& p : parts_of(offset, end)) {
-    const std::optional<found> there = find(place_of(name, p.block));
-    if (!there || there->at.slot == 0 || there->at.slot == no_slot) continue;
-    bytes += std::min<std::uint64_t>(p.end - p.begin, there->at.filled * grain_bytes);
+    const std::optional<found> there = find_block(place_of(name, p.block));
+    if (there) bytes += std::min<std::uint64_t>(p.end - p.begin, there->at.filled * grain_bytes);
   }
   return bytes;
 }
@@ -688,15 +770,15 @@ MILLRACE_INLINE bool disk_slots::put(cursor c) const noexcept {
   return write_index(&c, sizeof c, offsetof(index_head, slots));
 }
 
-MILLRACE_INLINE std::uint64_t disk_slots::used() const noexcept {
+MILLRACE_INLINE std::uint64_t disk_slots::used() const {
   const cursor c = read_cursor();
   return c.next - (c.again_end - c.again);
 }
 
 MILLRACE_INLINE void disk_slots::take_out(const place& p, const std::uint32_t* generation) {
-  std::optional<found> there = find(p);
+  std::optional<found> there = find_block(p);
   int error = 0;
-  if (!there || there->at.slot == 0 || there->at.slot == no_slot) return;
+  if (!there) return;
   if (segment_of(there->at, error) == nullptr && error == 0) return;  // it is given away
   if (generation != nullptr && there->at.generation != *generation) return;
   ++there->at.generation;
@@ -781,8 +863,8 @@ MILLRACE_COROUTINE_BODY task<std::int64_t> disk_slots::transfer(file_request r, 
 
 MILLRACE_COROUTINE_BODY task<std::optional<std::uint64_t>> disk_slots::total_of(cached_version wanted,
                                                                                 std::uint64_t block) {
-  const std::optional<found> there = find(place_of(wanted.name, block));
-  if (!there || there->at.slot == 0 || there->at.slot == no_slot || there->at.filled == 0) co_return std::nullopt;
+  const std::optional<found> there = find_block(place_of(wanted.name, block));
+  if (!there || there->at.filled == 0) co_return std::nullopt;
   aligned memory = aligned_bytes(cache_page);
   file_request r;
   r.data = memory.data();
@@ -809,8 +891,8 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
   const std::uint64_t begin = offset / grain_bytes * grain_bytes;
   std::vector<block_part> parts = parts_of(begin, end);
   for (block_part& p : parts) {
-    const std::optional<found> there = find(place_of(wanted.name, p.block));
-    if (!there || there->at.slot == 0 || there->at.slot == no_slot || there->at.filled == 0) co_return std::move(out);
+    const std::optional<found> there = find_block(place_of(wanted.name, p.block));
+    if (!there || there->at.filled == 0) co_return std::move(out);
     p.index = *there;
   }
 
@@ -1091,17 +1173,10 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   if (end < total) end = end / grain_bytes * grain_bytes;
   if (end <= offset) co_return std::move(out);
   std::vector<block_part> parts = parts_of(offset, end);
-  const std::size_t asked = parts.size();
-  if (version.name.size() + version.etag.size() + version.encoding.size() > sizeof(slot_header::text)) {
-    out.refused = asked;
-    co_return std::move(out);
-  }
+  out.refused = parts.size();  // until all is written
   protect(url_folders::folder_of(version.name));
   for (int tries = 0; !begin_writing(own.number_); ++tries) {
-    if (tries == own_waits) {
-      out.refused = asked;
-      co_return std::move(out);
-    }
+    if (tries == own_waits) co_return std::move(out);
     co_await sleep_for(duration(1'000'000));
   }
   std::vector<block_part*> without;
@@ -1119,7 +1194,6 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
     out.what = "a segment of the cache cannot be made";
   }
   std::erase_if(parts, [](const block_part& p) { return p.index.at.slot == 0; });
-  out.refused = asked - parts.size();
   if (out.error != 0 || parts.empty()) co_return std::move(out);
 
   const coroutine_context here = co_await this_context();
@@ -1241,12 +1315,18 @@ MILLRACE_COROUTINE_BODY task<disk_slots::admission> disk_slots::write(claim own,
   for (const held& h : held_) {
     if (h.number == own.number_ && h.forgotten) co_return std::move(out);
   }
+  out.refused -= parts.size();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (!writes[i]) continue;
     entry& e = parts[i].index.at;
     e.filled = static_cast<std::uint16_t>(
         reinterpret_cast<const slot_header*>(headers.data() + i * cache_page)->filled());
-    if (put(parts[i].index.position, e)) ++out.admitted;
+    if (put(parts[i].index.position, e)) {
+      ++out.admitted;
+    } else {
+      out.error = errno;
+      ++out.refused;
+    }
   }
   co_return std::move(out);
 }

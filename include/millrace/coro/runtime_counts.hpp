@@ -39,7 +39,7 @@ class disk_cache_stats {
   std::uint64_t miss_bytes = 0;
   std::uint64_t waited = 0;    ///< reads that waited for another reader of the same bytes, of this process or another
   std::uint64_t admitted = 0;  ///< blocks of 1 MiB, or parts of them, that were written
-  std::uint64_t refused = 0;   ///< blocks that were not: full, no room on the disk, the disk too slow, no ETag
+  std::uint64_t refused = 0;   ///< blocks that were not: no room, the disk too slow, an error, no ETag
   std::uint64_t full = 0;      ///< of those, because all of .bytes were taken
   std::uint64_t slow = 0;      ///< of those, because too much waited to be written
   std::uint64_t given = 0;     ///< segments of older data whose slots were given to new, in a full cache

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -138,14 +140,16 @@ MILLRACE_INLINE slot_cache::slots slot_cache::take_others(std::size_t size, bool
 namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE void slot_store::free() noexcept {
-  for (std::size_t i = 0;; ++i) {  // one by one: a list of them would take memory
+  // One by one, as a list of them would take memory; backwards, so that none is passed over where another thread
+  // removes some.
+  for (std::size_t rest = SIZE_MAX; rest != 0;) {
     std::shared_ptr<detail::slot_cache> each;
     {
       const std::lock_guard lock(mutex_);
-      if (i >= all_.size()) break;
-      each = all_[i].kept;
+      rest = std::min(rest, all_.size());
+      if (rest != 0) each = all_[--rest].kept;
     }
-    each->free();
+    if (each != nullptr) each->free();
   }
   free_idle();  // frees the devices themselves
 }

@@ -57,11 +57,13 @@ class disk_cache_state {
   void full(const executor& ex, const disk_slots& s, std::uint64_t blocks);
   /// Counts segments that were given to new data, and logs it once.
   void gave(const executor& ex, const disk_slots& s, std::uint64_t segments);
-  /// Notes that what is under a prefix is about to be read.
+  /// Notes that what is under a prefix is about to be read: also for slots that are opened later.
   void protect(std::string_view prefix);
-  /// Log once that objects are not kept: there is no strong ETag of them; the disk is too slow.
+  /// Log once that objects are not kept: no strong ETag, or a URL too long; the disk is too slow.
   void unversioned(const executor& ex, const shard& object);
   void slow(const executor& ex);
+  /// Memory was lacking to write so many blocks, or, with 0, to do what follows that. Logs it once.
+  void no_memory(const executor& ex, std::uint64_t blocks) noexcept;
 
   /// Whether `size` more bytes may wait to be written, or will.
   bool may_begin_write(std::size_t size) const noexcept;
@@ -83,6 +85,9 @@ class disk_cache_state {
   const bool waits;  ///< until what is read may be written
 
  private:
+  static constexpr duration off_for{60'000'000'000};
+
+  std::shared_ptr<disk_slots> current();
   void opened(std::shared_ptr<disk_slots> s);
   void turn_off(const executor* ex, const std::string& line);
 
@@ -92,12 +97,14 @@ class disk_cache_state {
   disk_cache_counts counts_;
   std::mutex mutex_;
   std::shared_ptr<disk_slots> slots_;
+  url_folders listed_;
   bool off_ = false;
   bool read_only_ = false;
   bool said_full_ = false;
   bool said_gave_ = false;
   bool said_unversioned_ = false;
   bool said_slow_ = false;
+  bool said_no_memory_ = false;
   time_point again_{};        // when to try again what is off
   std::string said_;          // why it is off
   std::atomic<std::size_t> writing_{0};
@@ -176,7 +183,7 @@ class basic_disk_cache_storage final : public storage {
                                                       shard object, std::string etag);
   static task<void> admit(std::shared_ptr<detail::disk_cache_state> state, std::shared_ptr<detail::disk_slots> slots,
                           detail::disk_slots::claim own, detail::disk_write_share share, detail::cached_version version,
-                          std::uint64_t begin, bytes data, bool compared);
+                          std::uint64_t begin, std::uint64_t blocks, bytes data, bool compared);
   std::string name_of(std::string_view url) const { return detail::cached_name(inner_->host(url), url); }
 
   const std::shared_ptr<const storage> inner_;
@@ -203,9 +210,10 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 ///
 /// It keeps the bytes of the objects as the store sent them: order, states and checks are the same as without it. An
 /// object's version is compared at every read: one with another ETag is another object, and so is one of another
-/// endpoint. What has no strong ETag is not kept. The first part of an object that is named without its ETag is asked
-/// of the store, which says it. What agreed with the store's checksum once is compared with the CRC-32C that it had
-/// then, wherever it comes from, and the store is not asked for its checksum while all of the object is listed here.
+/// endpoint. What has no strong ETag, or a URL of 2.9 KB or more, is not kept. The first part of an object that is
+/// named without its ETag is asked of the store, which says it. What agreed with the store's checksum once is compared
+/// with the CRC-32C that it had then, wherever it comes from, and the store is not asked for its checksum while all of
+/// the object is listed here.
 ///
 /// Bound: `bytes` of the disk at most (a folder that takes more already keeps that, and a log line says so), and
 /// `keep_free` of the file system stays free when the files grow. What does not fit is read from the store in every
@@ -215,7 +223,7 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 /// it has read. A process uses a segment from its first read there until the storage is destroyed or the process ends,
 /// however it does, whatever children it has forked. Up to 64 MiB in memory wait to be written, which
 /// run_options::budget counts; a disk that is slower admits less, or is waited for with `wait_for_disk`. One log line
-/// says each of these, and one that objects have no strong ETag.
+/// says each of these, and one that objects are not kept for their ETags or URLs.
 ///
 /// Concurrency: any threads, loops and processes. Of those that miss the same bytes at the same time, one fetches, and
 /// the others wait about as long as a part takes, then fetch too. Files are read and written past the page cache by the
@@ -228,7 +236,8 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 /// and no cache, that others may write to, or that is a symbolic link, is left as it is, and the cache is off. Files of
 /// the cache that others may read become private. configuration_error without .directory or with .bytes for less than
 /// one block, and for a folder on a network file system or FUSE. On a loop without files (virtual time) nothing is
-/// cached.
+/// cached. A cache of an older format that no process uses is begun anew, and one log line says so; one of a newer
+/// format stays as it is, and the cache is off.
 template <class Store>
 std::shared_ptr<const disk_cache_storage> disk_cache(const Store& store, const disk_cache_options& options) {
   return detail::disk_cache_of(detail::storage_of(store), options);

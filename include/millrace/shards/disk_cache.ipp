@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,22 +29,27 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
+/// What so many slots take of the disk, for messages.
+MILLRACE_INLINE std::string shown_slots(std::uint64_t n) {
+  return format_bytes(static_cast<double>(n * disk_slots::slot_bytes));
+}
+
 MILLRACE_INLINE void disk_cache_state::opened(std::shared_ptr<disk_slots> s) {
+  const auto say = [this](const std::string& line) {
+    log_to_process(log_record(log_level::warning, "millrace: disk_cache: " + directory_ + line));
+  };
+  if (s->removed_format() != 0) {
+    say(" held a cache of format " + std::to_string(s->removed_format()) + ", of an older version: it is begun anew");
+  }
   if (s->capacity() < s->wanted_capacity()) {
-    const std::string most = format_bytes(static_cast<double>(s->capacity() * disk_slots::slot_bytes));
-    const std::string line = "millrace: disk_cache: the index in " + directory_ +
-                             " was made for a smaller cache: it is " + most + " at most, until the folder is deleted";
-    log_to_process(log_record(log_level::warning, line));
+    say(": the index was made for a smaller cache: it is " + shown_slots(s->capacity()) +
+        " at most, until the folder is deleted");
   }
   if (s->used() > s->capacity()) {
-    const auto shown = [](std::uint64_t slots) {
-      return format_bytes(static_cast<double>(slots * disk_slots::slot_bytes));
-    };
-    const std::string line = "millrace: disk_cache: " + directory_ + " takes " + shown(s->used()) +
-                             " of the disk, more than the .bytes of now, " + shown(s->capacity()) +
-                             ": it does not shrink, and takes no more; millrace-cache drop removes it";
-    log_to_process(log_record(log_level::warning, line));
+    say(" takes " + shown_slots(s->used()) + " of the disk, more than the .bytes of now, " +
+        shown_slots(s->capacity()) + ": it does not shrink, and takes no more; millrace-cache drop removes it");
   }
+  for (const std::string& prefix : listed_.prefixes()) s->protect(prefix);
   slots_ = std::move(s);
   off_ = false;
   read_only_ = false;
@@ -62,7 +68,7 @@ MILLRACE_INLINE void disk_cache_state::turn_off(const executor* ex, const std::s
   slots_ = nullptr;
   off_ = true;
   again_ = time_point();
-  if (ex != nullptr) again_ = added(ex->now(), duration(60'000'000'000));
+  if (ex != nullptr) again_ = added(ex->now(), off_for);
   if (why == said_) return;
   said_ = why;
   const std::string line = "millrace: disk_cache is off, and tried again every minute: " + why;
@@ -76,7 +82,7 @@ MILLRACE_INLINE void disk_cache_state::turn_off(const executor* ex, const std::s
 MILLRACE_INLINE std::shared_ptr<disk_slots> disk_cache_state::slots(const executor& ex) {
   const std::lock_guard lock(mutex_);
   if (off_) {
-    if (again_ == time_point()) again_ = added(ex.now(), duration(60'000'000'000));  // it was off from the beginning
+    if (again_ == time_point()) again_ = added(ex.now(), off_for);  // it was off from the beginning
     if (ex.now() < again_) return nullptr;
   } else if (slots_->intact()) {
     return slots_;
@@ -94,29 +100,26 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_cache_state::slots(const execut
   return nullptr;
 }
 
+MILLRACE_INLINE std::shared_ptr<disk_slots> disk_cache_state::current() {
+  const std::lock_guard lock(mutex_);
+  return slots_;
+}
+
 MILLRACE_INLINE bool disk_cache_state::has(const shard& object, const std::string& name, std::uint64_t offset,
                                            std::size_t length) {
-  std::shared_ptr<disk_slots> slots;
-  {
-    const std::lock_guard lock(mutex_);
-    slots = slots_;
-  }
+  const std::shared_ptr<disk_slots> slots = current();
   return slots != nullptr && is_strong_etag(object.etag) && slots->lists(name, offset, offset + length);
 }
 
 MILLRACE_INLINE std::uint64_t disk_cache_state::held(const std::string& name, std::uint64_t offset,
                                                      std::uint64_t length) {
-  std::shared_ptr<disk_slots> slots;
-  {
-    const std::lock_guard lock(mutex_);
-    slots = slots_;
-  }
+  const std::shared_ptr<disk_slots> slots = current();
   return slots == nullptr ? 0 : slots->listed_bytes(name, offset, offset + length);
 }
 
 MILLRACE_INLINE std::uint64_t disk_cache_state::capacity() {
-  const std::lock_guard lock(mutex_);
-  return slots_ == nullptr ? 0 : slots_->capacity() * disk_slots::block_bytes;
+  const std::shared_ptr<disk_slots> slots = current();
+  return slots == nullptr ? 0 : slots->capacity() * disk_slots::block_bytes;
 }
 
 MILLRACE_INLINE bool disk_cache_state::may_write(const executor& ex) {
@@ -138,7 +141,7 @@ MILLRACE_INLINE void disk_cache_state::failed(const executor& ex, int error, con
     turn_off(&ex, why);
     return;
   }
-  again_ = added(ex.now(), duration(60'000'000'000));
+  again_ = added(ex.now(), off_for);
   read_only_ = true;
   if (why == said_) return;
   said_ = why;
@@ -154,7 +157,7 @@ MILLRACE_INLINE void disk_cache_state::full(const executor& ex, const disk_slots
   }
   const std::lock_guard lock(mutex_);
   if (std::exchange(said_full_, true)) return;
-  log_line(ex, "millrace: disk_cache: " + format_bytes(static_cast<double>(s.capacity() * disk_slots::slot_bytes)) +
+  log_line(ex, "millrace: disk_cache: " + shown_slots(s.capacity()) +
                   " are full: what is beyond is read from the store in every epoch",
            log_level::info);
 }
@@ -163,21 +166,22 @@ MILLRACE_INLINE void disk_cache_state::gave(const executor& ex, const disk_slots
   count(ex, &disk_cache_counts::given, segments);
   const std::lock_guard lock(mutex_);
   if (std::exchange(said_gave_, true)) return;
-  log_line(ex, "millrace: disk_cache: " + format_bytes(static_cast<double>(s.used() * disk_slots::slot_bytes)) +
+  log_line(ex, "millrace: disk_cache: " + shown_slots(s.used()) +
                    " are full: the data that have been unused for longest, and that no process uses, make room for new",
            log_level::info);
 }
 
 MILLRACE_INLINE void disk_cache_state::protect(std::string_view prefix) {
   const std::lock_guard lock(mutex_);
+  listed_.add(prefix);
   if (slots_ != nullptr) slots_->protect(prefix);
 }
 
 MILLRACE_INLINE void disk_cache_state::unversioned(const executor& ex, const shard& object) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(said_unversioned_, true)) return;
-  log_line(ex, "millrace: disk_cache: objects of which the store gives no strong ETag, or no size, are not kept: the "
-               "first is " + object.shown());
+  log_line(ex, "millrace: disk_cache: objects of which the store gives no strong ETag, or no size, or whose URL is too "
+               "long, are not kept: the first is " + object.shown());
 }
 
 MILLRACE_INLINE void disk_cache_state::slow(const executor& ex) {
@@ -185,6 +189,14 @@ MILLRACE_INLINE void disk_cache_state::slow(const executor& ex) {
   if (std::exchange(said_slow_, true)) return;
   log_line(ex, "millrace: disk_cache: " + directory_ + " is slower than the store: what comes while " +
                    format_bytes(static_cast<double>(most_writing)) + " wait to be written is not kept");
+}
+
+MILLRACE_INLINE void disk_cache_state::no_memory(const executor& ex, std::uint64_t blocks) noexcept {
+  count(ex, &disk_cache_counts::refused, blocks);
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(said_no_memory_, true)) return;
+  ex.runtime().log(log_record(log_level::warning,
+                              "millrace: disk_cache: memory is lacking to write what was read: it is not kept"));
 }
 
 MILLRACE_INLINE bool disk_cache_state::may_begin_write(std::size_t size) const noexcept {
@@ -297,7 +309,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
   version.encoding = p.encoding;
   version.total = p.total;
   const std::uint64_t blocks = (end - 1) / disk_slots::block_bytes - begin / disk_slots::block_bytes + 1;
-  const bool versioned = version.total && detail::is_strong_etag(version.etag);
+  const bool versioned = version.total && detail::is_strong_etag(version.etag) && disk_slots::fits(version);
   // Also who has waited for another one long enough, and fetched too. The other one may be stopped: 10 s at most.
   if (!own) own = slots->try_claim(version.name, begin, end);
   for (int tries = 0; !own && versioned && state_->waits && tries < 10'000; ++tries) {
@@ -315,7 +327,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
     detail::disk_write_share share(state_, p.data.size());
     const bool compared = p.whole && p.data.size() == *version.total && inner_->check(shard(url), p.etag);
     task<void> admission =
-        admit(state_, slots, std::move(own), std::move(share), std::move(version), begin, p.data, compared);
+        admit(state_, slots, std::move(own), std::move(share), std::move(version), begin, blocks, p.data, compared);
     root_scope::of(ex).adopt(std::move(admission));
   } else if (own) {
     if (may) {
@@ -337,21 +349,26 @@ template <class Unused>
 task<void> basic_disk_cache_storage<Unused>::admit(std::shared_ptr<detail::disk_cache_state> state,
                                                    std::shared_ptr<detail::disk_slots> slots,
                                                    detail::disk_slots::claim own, detail::disk_write_share /*share*/,
-                                                   detail::cached_version version, std::uint64_t begin, bytes data,
-                                                   bool compared) {
+                                                   detail::cached_version version, std::uint64_t begin,
+                                                   std::uint64_t blocks, bytes data, bool compared) {
   executor& ex = co_await this_executor();
-  detail::disk_slots::admission done = co_await slots->write(std::move(own), version, begin, data);
-  state->count(ex, &detail::disk_cache_counts::admitted, done.admitted);
-  state->count(ex, &detail::disk_cache_counts::refused, done.refused);
-  if (compared && done.error == 0 && done.refused == 0) {
-    const detail::disk_slots::comparison whole(data.crc32c());
-    co_await slots->note_compared(std::move(version), whole);
-  }
-  if (done.given != 0) state->gave(ex, *slots, done.given);
-  if (done.error != 0) {
-    state->failed(ex, done.error, done.what);
-  } else if (done.refused != 0) {
-    state->full(ex, *slots, done.refused);
+  try {
+    detail::disk_slots::admission done = co_await slots->write(std::move(own), version, begin, data);
+    blocks = 0;  // each is counted now
+    state->count(ex, &detail::disk_cache_counts::admitted, done.admitted);
+    state->count(ex, &detail::disk_cache_counts::refused, done.refused);
+    if (compared && done.error == 0 && done.refused == 0) {
+      const detail::disk_slots::comparison whole(data.crc32c());
+      co_await slots->note_compared(std::move(version), whole);
+    }
+    if (done.given != 0) state->gave(ex, *slots, done.given);
+    if (done.error != 0) {
+      state->failed(ex, done.error, done.what);
+    } else if (done.refused != 0) {
+      state->full(ex, *slots, done.refused);
+    }
+  } catch (const std::bad_alloc&) {
+    state->no_memory(ex, blocks);
   }
 }
 

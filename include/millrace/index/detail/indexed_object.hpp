@@ -22,7 +22,8 @@
 namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Reads an object from its beginning, or on from any offset, one part at a time. `again`: over fresh connections. Its
-/// reads are in the number of the store's host (host_share); what parts of full length take teaches the host.
+/// reads are in the number of the store's host (host_share), unless they are of a local disk; what parts of full length
+/// take teaches the host.
 class indexed_object {
  public:
   indexed_object(std::shared_ptr<const storage> from, shard object, std::size_t part, bool again = false)

@@ -32,7 +32,8 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
     const host_share::bounds one_read{.bytes = 2 * part, .longest = part, .requests = 1};
     share_ = std::make_unique<host_share>(here, reader_.store().host(object_.url), one_read);
   }
-  host_share::request request = share_->begin();  // a reader may always have one
+  const bool local = by_ == range_reader::by::read && reader_.store().is_local(object_, at, length);
+  host_share::request request = local ? share_->begin_local() : share_->begin();  // a reader may always have one
   const time_point asked = here.get_executor().now();
   storage::part p = co_await reader_.read(object_, at, length, slabs_, by_);
   const time_point now = here.get_executor().now();

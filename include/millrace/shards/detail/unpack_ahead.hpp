@@ -110,6 +110,8 @@ class unpack_ahead {
   void put(object& o, unpack_step&& made);
   /// In a handler: the object ends with that exception. The consumer gets it in its place, whatever else is under way.
   void fail(object& o) noexcept;
+  /// No more of the object is unpacked: what waits for that is let go.
+  void end(object& o) noexcept;
   /// Removes objects whose pieces have all been delivered.
   void advance();
   /// Starts the tasks of the next objects. One that cannot be started has failed.

@@ -115,8 +115,7 @@ MILLRACE_COROUTINE_BODY void unpack_ahead::keep(object& o, chunk&& c) {
 
 MILLRACE_COROUTINE_BODY void unpack_ahead::decide(object& o) {
   o.known = true;
-  tar::format kind = tar::format::unknown;
-  kind = look_(o.head, *o.from);
+  const tar::format kind = look_(o.head, *o.from);
   o.packed = tar::detail::is_compression(kind);
   if (!o.packed) {
     for (; !o.waiting.empty(); o.waiting.pop_front()) {
@@ -160,6 +159,10 @@ MILLRACE_COROUTINE_BODY void unpack_ahead::start_workers() noexcept {
 
 MILLRACE_INLINE void unpack_ahead::fail(object& o) noexcept {
   o.error = std::current_exception();
+  end(o);
+}
+
+MILLRACE_INLINE void unpack_ahead::end(object& o) noexcept {
   o.finished = true;
   o.unpacker.reset();
   for (const chunk& c : o.waiting) {
@@ -167,7 +170,6 @@ MILLRACE_INLINE void unpack_ahead::fail(object& o) noexcept {
     input_ -= c.data.size();
   }
   o.waiting.clear();
-  changed_.notify();
 }
 
 MILLRACE_INLINE bool unpack_ahead::has_output() {
@@ -246,18 +248,11 @@ MILLRACE_COROUTINE_BODY task<void> unpack_ahead::work(unpack_ahead& self, object
       }
       self.put(o, std::move(made));
     } catch (...) {
-      o.error = std::current_exception();
-      o.finished = true;
+      self.fail(o);
     }
     self.changed_.notify();
   }
-  o.finished = true;
-  o.unpacker.reset();
-  for (const chunk& c : o.waiting) {
-    self.held_ -= c.data.size();
-    self.input_ -= c.data.size();
-  }
-  o.waiting.clear();
+  self.end(o);
   --self.workers_;
   self.start_workers();
   self.changed_.notify();
@@ -272,7 +267,7 @@ MILLRACE_INLINE void unpack_ahead::put(object& o, unpack_step&& made) {
   }
   o.hungry = made.hungry;
   if (made.done) o.out.emplace_back(chunk(o.from, o.unpacked, bytes(), true), true);
-  if (made.failed) {
+  if (made.failed && o.error == nullptr) {
     o.error = std::make_exception_ptr(
         archive_error(std::move(made.reason), where{o.from->shown(), made.offset, std::string()}));
   }

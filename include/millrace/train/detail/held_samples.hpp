@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -202,16 +201,15 @@ class held_samples {
     const bool early = r.leaves < options_.batch;
     if (busy_ >= (early ? options_.requests : std::min(options_.requests, later_requests))) return false;
     if (!early && early_left_ != 0) return false;
-    host_share& share = shares_.of(reader_.store().host(url_of(r)));
-    if (!share.may_begin(early)) return false;
+    const shard from = position_->version_of(static_cast<std::size_t>(r.shard_number));
+    host_share& share = shares_.of(reader_.store().host(from.url));
+    const bool local = reader_.store().is_local(from, r.begin, length);
+    if (!(local ? share.may_begin_local() : share.may_begin(early))) return false;
     if (busy_ != 0 && busy_bytes_ + range_reader::slab_for(length) > options_.bytes / 2) return false;
-    r.reading = spawned<void>(here_, read_again(*this, r, share.begin()));
+    r.reading = spawned<void>(here_, read_again(*this, r, local ? share.begin_local() : share.begin()));
     ++busy_;
     busy_bytes_ += range_reader::slab_for(length);
     return true;
-  }
-  std::string url_of(const range& r) const {
-    return position_->version_of(static_cast<std::size_t>(r.shard_number)).url;
   }
   static task<void> read_again(held_samples& self, range& r, host_share::request turn) {
     const auto length = static_cast<std::size_t>(r.end - r.begin);
