@@ -310,7 +310,7 @@ void beside_the_stream(std::size_t samples, std::size_t bytes, std::size_t shard
   mill::epoch_state middle;
   middle.seed = usual.seed;
   middle.position = all / 2 / first_samples * first_samples;
-  middle.slice = indexes->slice();
+  middle.slice = mill::default_slice(*indexes, 1);
   middle.tracks = mill::default_tracks(*indexes, middle.slice, 1);
   middle.index = indexes->digest();
 

@@ -147,6 +147,7 @@ int main(int count, char** texts) {
   std::string place, format, number;
   std::vector<std::string> columns;
   wanted what;
+  tools::read_bounds bounds;
   given.add_option("PLACE", place, "A shard, s3://bucket/prefix/, or a folder")
       ->required()
       ->type_name("")
@@ -167,12 +168,13 @@ int main(int count, char** texts) {
       ->type_name("FOLDER")
       ->excludes(field)
       ->excludes(file);
+  tools::add_bounds(given, bounds);
   return given.run(count, texts, [&] {
     if (!number.empty()) what.number = mill::text::parse_decimal<std::uint64_t>(number);
     if (!what.number && what.key.empty()) {
       std::fputs("millrace-cat: KEY or --number is required\nTry 'millrace-cat --help'.\n", stderr);
       return static_cast<int>(tools::bad_usage);
     }
-    return cat(tools::sample_source(place, tools::given_format(format), columns), what);
+    return cat(tools::sample_source(place, tools::given_format(format), columns, bounds), what);
   });
 }

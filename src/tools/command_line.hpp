@@ -8,10 +8,13 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/text/text.hpp>
@@ -51,6 +54,30 @@ inline std::string decimal(const std::string& text) {
   return good ? "" : "'" + text + "' is no number from 0 on";
 }
 
+/// What one thing may be at most, so that damaged data do not take all of the memory.
+struct read_bounds {
+  std::uint64_t member = mill::GiB;     ///< of a tar
+  std::uint64_t line = 16 * mill::MiB;  ///< of a text
+};
+inline void add_bounds(CLI::App& given, read_bounds& bounds) {
+  const auto one = [&](const char* option, std::uint64_t& value, const char* what) {
+    given.add_option(option, value, what)->transform(CLI::AsSizeValue(false))->type_name("SIZE");
+  };
+  one("--max-member", bounds.member, "Of a tar's member, at most (1GiB): a longer one is an error");
+  one("--max-line", bounds.line, "Of a line of text, at most (16MiB)");
+}
+
+/// An error's text, with the options of the tools in place of those of the library.
+inline std::string text_of(const std::exception& e) {
+  std::string text = e.what();
+  for (const auto& [of_library, of_tools] : {std::pair{"more than max_member_bytes", "more than --max-member allows"},
+                                             std::pair{"(max_line)", "(--max-line)"}}) {
+    const std::size_t at = text.find(of_library);
+    if (at != std::string::npos) text.replace(at, std::string_view(of_library).size(), of_tools);
+  }
+  return text;
+}
+
 /// The parser of a tool, with --help and --version.
 class command_line : public CLI::App {
  public:
@@ -74,7 +101,7 @@ class command_line : public CLI::App {
     try {
       return work();
     } catch (const std::exception& e) {
-      std::fprintf(stderr, "%s: %s\n", get_name().c_str(), e.what());
+      std::fprintf(stderr, "%s: %s\n", get_name().c_str(), text_of(e).c_str());
       return is_about_data(e) ? bad_data : unfinished;
     }
   }

@@ -49,7 +49,7 @@ mill::task<result> index_one(std::shared_ptr<const mill::storage> from, mill::sh
   try {
     out.index = co_await tools::index_of_shard(std::move(from), std::move(s), std::move(name), how, std::move(scan));
   } catch (const mill::error& e) {
-    out.error = e.what();
+    out.error = tools::text_of(e);
     out.bad_data = tools::command_line::is_about_data(e);
   }
   co_return std::move(out);
@@ -210,6 +210,7 @@ int main(int count, char** texts) {
   std::string prefix, out, format = "tar";
   bool stream = false, headers = false;
   std::size_t limit = 16;
+  tools::read_bounds bounds;
   given.add_option("PREFIX", prefix, "s3://bucket/prefix/, or a folder")
       ->required()
       ->type_name("")
@@ -233,8 +234,11 @@ int main(int count, char** texts) {
       ->check(tools::positive)
       ->capture_default_str()
       ->type_name("N");
+  tools::add_bounds(given, bounds);
   return given.run(count, texts, [&] {
     mill::index_shard_options how;
+    how.max_member = bounds.member;
+    how.max_line = static_cast<std::size_t>(bounds.line);
     if (stream) how.way = mill::index_way::stream;
     if (headers) how.way = mill::index_way::headers;
     const mill::dataset_format chosen = tools::format_by_name(format);

@@ -208,6 +208,7 @@ int main(int count, char** texts) {
   std::vector<std::string> columns;
   bool as_json = false, summary = false;
   std::uint64_t limit = 0;
+  tools::read_bounds bounds;
   given.add_option("PLACE", place, "A shard, s3://bucket/prefix/, or a folder")
       ->required()
       ->type_name("")
@@ -218,7 +219,8 @@ int main(int count, char** texts) {
       ->type_name("N");
   CLI::Option* const lines = given.add_flag("--json", as_json, "An object of JSON for each sample, with CRC32C");
   given.add_flag("-s,--summary", summary, "The sums alone; of Parquet what the footers say")->excludes(lines);
+  tools::add_bounds(given, bounds);
   return given.run(count, texts, [&] {
-    return list(tools::sample_source(place, tools::given_format(format), columns), as_json, limit, summary);
+    return list(tools::sample_source(place, tools::given_format(format), columns, bounds), as_json, limit, summary);
   });
 }

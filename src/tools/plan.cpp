@@ -59,7 +59,7 @@ int plan(const std::string& name, mill::plan_options& options, const std::string
   const std::string index = is_place(name) ? tools::index_of(name) : name;
   if (const std::optional<std::string> text = store.read(index)) {
     const mill::index_set set(mill::read_indexes(*text, index));
-    if (options.order.slice == 0) options.order.slice = set.slice();
+    if (options.order.slice == 0) options.order.slice = mill::default_slice(set, options.world);
     if (options.order.tracks == 0) options.order.tracks = mill::default_tracks(set, options.order.slice, options.world);
     if (options.memory == 0) options.memory = mill::default_bytes(set, options.order, options.world);
     if (cached) {

@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -56,6 +57,7 @@ struct options {
   std::uint64_t disk = 0;
   std::uint64_t checkpoint = mill::GiB;
   double price_get = 0, price_put = 0, price_gb = 0;
+  tools::read_bounds bounds;
 };
 
 /// Wrong options that CLI11 does not see.
@@ -140,7 +142,7 @@ class change {
 
   /// Whether the sample is written. `key_changed` is set where dots of its key had to go.
   bool operator()(mill::sample& s, const mill::shard& of, bool& key_changed) const {
-    if (!keys_.empty() && ::fnmatch(keys_.c_str(), s.key.c_str(), 0) != 0) return false;
+    if (!takes(s.key)) return false;
     for (const std::string& name : with_) {
       if (s.find(name) == nullptr) return false;
     }
@@ -161,17 +163,26 @@ class change {
         throw mill::archive_error("two fields of the sample would have this name", place_of(s, s.fields[i].extension));
       }
     }
+    s.key = key_in_tar(std::move(s.key), of, key_changed);
+    return true;
+  }
+  /// Whether --keys matches a key of the source.
+  bool takes(const std::string& key) const { return keys_.empty() || ::fnmatch(keys_.c_str(), key.c_str(), 0) == 0; }
+  bool takes_all_keys() const noexcept { return keys_.empty(); }
+  bool shard_in_key() const noexcept { return shard_in_key_; }
+  /// The key that is written of one of the source.
+  std::string key_in_tar(std::string key, const mill::shard& of, bool& changed) const {
     if (shard_in_key_) {
       std::string name = of.url.substr(of.url.rfind('/') + 1);
-      s.key = name.substr(0, name.find('.')) + '/' + s.key;
+      key = name.substr(0, name.find('.')) + '/' + key;
     }
     // In a tar the key ends at the first dot after the last slash.
-    for (std::size_t i = s.key.rfind('/') + 1; i < s.key.size(); ++i) {
-      if (s.key[i] != '.') continue;
-      s.key[i] = '_';
-      key_changed = true;
+    for (std::size_t i = key.rfind('/') + 1; i < key.size(); ++i) {
+      if (key[i] != '.') continue;
+      key[i] = '_';
+      changed = true;
     }
-    return true;
+    return key;
   }
 
  private:
@@ -185,6 +196,56 @@ class change {
   bool shard_in_key_;
   std::set<std::string> drop_, only_;
   std::vector<std::pair<std::string, std::string>> rename_;
+};
+
+/// Keys of the source that are one in a tar, as dots become `_`: those of two shards of lines or records, whose keys
+/// are their names and numbers, and of two folders.
+class merged_keys {
+ public:
+  /// Throws where there are such among those that are taken, as far as that is known before they are read: with --keys
+  /// it is not known of lines and records.
+  merged_keys(const tools::sample_source& source, const change& to_change) : source_(source), to_change_(to_change) {
+    twin_.resize(source.shards().size());
+    const bool folders = source.format() == "folders";
+    std::map<std::string, std::pair<std::size_t, std::uint64_t>> written;
+    for (std::size_t i = 0; i < twin_.size(); ++i) {
+      for (std::uint64_t n = 0; n < source.telling_keys(i); ++n) {
+        const std::string key = source.key(i, n);
+        if (folders && !to_change.takes(key)) continue;
+        bool changed = false;
+        const auto [at, fresh] = written.try_emplace(to_change.key_in_tar(key, source.shards()[i], changed), i, n);
+        const auto other = std::exchange(at->second, std::pair(i, n));
+        if (fresh) continue;
+        if (folders) refuse(i, source.key(other.first, other.second), key);
+        twin_[i] = other.first;
+        if (to_change.takes_all_keys()) check(i, key);
+      }
+    }
+  }
+
+  /// Throws where another shard has a sample with the key that this one would have.
+  void check(std::size_t shard, const std::string& key) const {
+    for (std::optional<std::size_t> other = twin_[shard]; other; other = twin_[*other]) {
+      const std::string first = source_.key(*other, 0);
+      const std::string its = first.substr(0, first.rfind('#')) + key.substr(key.rfind('#'));
+      if (to_change_.takes(its)) refuse(shard, its, key);
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(std::size_t shard, const std::string& a, const std::string& b) const {
+    bool changed = false;
+    const bool may_help = source_.format() != "folders" && !to_change_.shard_in_key();
+    throw mill::archive_error(
+        a + " and " + b + " would have one key in a tar, where dots of its last part become _: give one another name" +
+            (may_help ? ", or both that of their shard (--shard-in-key)" : ""),
+        mill::where{source_.shards()[shard].shown(), std::nullopt,
+                    to_change_.key_in_tar(b, source_.shards()[shard], changed)});
+  }
+
+  const tools::sample_source& source_;
+  const change& to_change_;
+  std::vector<std::optional<std::size_t>> twin_;  // of each shard the last one before whose keys are its own in a tar
 };
 
 /// Where it is, and for how long still. On a terminal one line that is drawn again and again, else one every 10 s.
@@ -235,7 +296,8 @@ class job {
       : how(o),
         outputs(outputs_of(o)),
         to_change(o),
-        source(o.source, tools::given_format(o.format), o.columns),
+        source(o.source, tools::given_format(o.format), o.columns, o.bounds),
+        one_key(source, to_change),
         to(o.destination) {
     for (const output& out : outputs) {
       names.emplace_back(out.pattern);
@@ -301,6 +363,7 @@ class job {
   const std::vector<output> outputs;
   const change to_change;
   const tools::sample_source source;
+  const merged_keys one_key;
   const tools::store to;
   std::vector<mill::detail::shard_names> names;
   std::vector<tools::output_count> counts;
@@ -351,6 +414,16 @@ mill::task<void> write_what_comes(job& j, std::size_t i, std::shared_ptr<mill::c
   co_await write(j, i, std::move(samples), j.how.go_on);
 }
 
+/// Two of one key would stand side by side, and be read as one.
+[[noreturn]] void refuse_neighbour(const mill::origin& before, const mill::sample& s) {
+  const mill::where first = before.at();
+  throw mill::archive_error("the sample before it, at byte " + std::to_string(first.offset.value_or(0)) + " of " +
+                                first.object +
+                                ", has the same key, and they would be read as one: --shard-in-key "
+                                "makes keys of different shards different, and a shuffle keeps them apart",
+                            s.from.at(s.key));
+}
+
 /// One pass over the source, and nothing is sorted.
 mill::task<void> repack(job& j) {
   const mill::coroutine_context here = co_await mill::this_context();
@@ -361,14 +434,21 @@ mill::task<void> repack(job& j) {
     mill::task<void> work = write_what_comes(j, i, to.back());
     writers.emplace_back(here, std::move(work));
   }
+  std::vector<std::optional<mill::origin>> before(j.outputs.size());
+  std::vector<std::string> key_before(j.outputs.size());
   j.line.begin("repacking", j.source.bytes(), 0);
   mill::stream<tools::placed_sample> all = j.source.samples({}, static_cast<std::size_t>(j.how.memory / 4));
   while (std::optional<tools::placed_sample> s = co_await all.next()) {
     ++j.samples;
     bool changed = false;
+    const std::string key = s->it.key;
     if (!j.to_change(s->it, j.source.shards()[s->shard], changed)) continue;
+    j.one_key.check(s->shard, key);
     j.rekeyed += changed ? 1 : 0;
     const std::size_t i = output_of(j.outputs, s->it.key);
+    if (before[i] && key_before[i] == s->it.key) refuse_neighbour(*before[i], s->it);
+    before[i] = s->it.from;
+    key_before[i] = s->it.key;
     tools::output_count& count = j.counts[i];
     ++count.samples;
     for (const mill::field& f : s->it.fields) count.bytes += f.data.size();
@@ -394,7 +474,9 @@ mill::task<void> deal(job& j, tools::shuffle_spool& spool) {
     ++spool.samples;
     bool changed = false;
     const std::uint64_t at = j.bytes_at(*s);
+    const std::string key = s->it.key;
     if (j.to_change(s->it, j.source.shards()[s->shard], changed)) {
+      j.one_key.check(s->shard, key);
       spool.rekeyed += changed ? 1 : 0;
       const std::size_t i = output_of(j.outputs, s->it.key);
       mill::detail::check_sample(s->it, {}, j.names[i], 0);  // now, and not when all has been read
@@ -490,6 +572,7 @@ mill::task<void> read_back(job& j, bool& good) {
       mill::index_shard_options by_reading;
       by_reading.way = mill::index_way::stream;
       by_reading.verify = false;  // the comparison is what follows
+      by_reading.max_member = UINT64_MAX;
       return mill::index_shard(from, std::move(s), std::string("it"), by_reading);
     };
     mill::stream<mill::shard_index> indexes =
@@ -694,6 +777,7 @@ int main(int count, char** texts) {
       ->type_name("SIZE");
   given.add_flag("--read-back", o.read_back, "Read all that was written, and compare it");
   given.add_flag("--dry-run", o.dry_run, "Say what it costs, and do nothing");
+  tools::add_bounds(given, o.bounds);
   const auto price = [&](const char* option, double& value, const char* what) {
     given.add_option(option, value, what)->type_name("PRICE")->check(tools::decimal);
   };

@@ -76,8 +76,9 @@ class sample_source {
  public:
   /// Lists. Without a format, it is that of the first name that shows one; where none does, of objects. `columns`: as
   /// format_by_name() takes them.
-  sample_source(const std::string& place, std::optional<std::string> format, std::vector<std::string> columns)
-      : store_(place), place_(place), columns_(std::move(columns)) {
+  sample_source(const std::string& place, std::optional<std::string> format, std::vector<std::string> columns,
+                read_bounds bounds = {})
+      : store_(place), place_(place), columns_(std::move(columns)), bounds_(bounds) {
     std::vector<mill::shard> all = list();
     for (const mill::shard& s : all) {
       if (format) break;
@@ -130,6 +131,18 @@ class sample_source {
   const tools::store& store() const noexcept { return store_; }
   /// Of all objects, as the listing says.
   std::uint64_t bytes() const noexcept { return bytes_; }
+  /// The key of sample `n` of a shard; of a tar empty, as its members say it.
+  std::string key(std::size_t shard, std::uint64_t n) const {
+    if (objects_ != nullptr) return (*objects_)[shard].key(static_cast<std::size_t>(n));
+    return format_ == mill::sample_format::tar ? std::string() : name_of(shards_[shard]) + '#' + std::to_string(n);
+  }
+  /// Of how many samples of a shard the keys tell those of all: of each folder, whose name it is, and of one line or
+  /// record, whose key is the shard's name and a number. 0 for tars and objects, whose keys have no dots in a name.
+  std::uint64_t telling_keys(std::size_t shard) const {
+    if (format_ == mill::sample_format::folders) return (*objects_)[shard].samples();
+    const bool empty = shards_[shard].size == std::uint64_t{0};
+    return format_ == mill::sample_format::tar || objects_ != nullptr || empty ? 0 : 1;
+  }
   /// The GETs that they take, if each is read once.
   std::uint64_t requests() const noexcept { return requests_; }
   /// Shards whose index must be made, which reads them once more.
@@ -256,8 +269,10 @@ class sample_source {
     how.part = std::clamp<std::size_t>(memory / 8, 256 * mill::KiB, how.part);
     how.shards = 4;
     how.window = std::max(memory / 4, how.part);
+    mill::tar::archive_options archives;
+    archives.members.max_member_bytes = self->bounds_.member;
     mill::stream<mill::sample> all = mill::from_range(std::move(rest)) | mill::fetch(self->store_.reads(), how) |
-                                     mill::untar() | mill::group_samples();
+                                     mill::untar(archives) | mill::group_samples();
     std::shared_ptr<const mill::shard> current;
     std::uint64_t shard = 0;
     while (std::optional<mill::sample> s = co_await all.next()) {
@@ -329,6 +344,7 @@ class sample_source {
           mill::index_shard_options by_reading;
           by_reading.way = mill::index_way::stream;
           by_reading.format = self->format_;
+          by_reading.max_line = static_cast<std::size_t>(self->bounds_.line);
           mill::shard object = self->shards_[i];
           std::string name = self->name_of(object);
           mill::detail::scan_of_shard scan(self->format_.shards(), self->metadata_);
@@ -375,6 +391,7 @@ class sample_source {
   tools::store store_;
   std::string place_;
   std::vector<std::string> columns_;
+  read_bounds bounds_;
   std::string name_;  // of the format
   mill::dataset_format format_;
   std::shared_ptr<const void> metadata_;  // of it

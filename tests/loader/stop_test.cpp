@@ -36,6 +36,7 @@
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/equal_batches.hpp>
 #include <millrace/train/rank_group.hpp>
+#include <millrace/train/tracks_advice.hpp>
 
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/rank_threads.hpp"
@@ -653,6 +654,6 @@ TEST_CASE("a training whose ranks are a group stops on all of them after the sam
     CHECK(states == std::vector<std::string>(ranks, states[0]));
     CHECK((seen.size() < 160) == stop);
   }
-  const std::vector<std::string> once = data.order(7, 0, {.tracks = 3, .slice = data.indexes->slice()});
+  const std::vector<std::string> once = data.order(7, 0, {.tracks = 3, .slice = default_slice(*data.indexes, 3)});
   CHECK(seen == std::multiset<std::string>(once.begin(), once.end()));
 }

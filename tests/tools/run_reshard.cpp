@@ -320,6 +320,79 @@ void check_ls_and_cat(const tools_under_test& t, mill::s3_server::background& se
   require_said(on_terminal("json"), 0, "{\"i\": 1}");
 }
 
+/// A member beyond a bound is an error that names the option which lifts it.
+void check_bounds(const tools_under_test& t) {
+  const std::string in = t.folder + "/bounds";
+  std::filesystem::create_directories(in);
+  std::string tar;
+  mill::tar::writer w(tar);
+  w.add("k.txt", std::string(3000, 'x'));
+  w.finish();
+  std::ofstream(in + "/a.tar", std::ios::binary) << tar;
+  const std::string wrong = "the member's 3000 bytes are more than --max-member allows";
+  require_said(run(t.ls + " " + in + " --max-member 2999"), 1, wrong);
+  require_said(run(t.ls + " " + in + " --max-member 3000"), 0, "k  txt 3.00 kB (text)");
+  require_said(run(t.cat + " " + in + " k --max-member 2999"), 1, wrong);
+  require(run(t.cat + " " + in + " k --max-member 3000", false).text == std::string(3000, 'x'), "another field");
+  const std::string out = t.folder + "/bounds-out";
+  require_said(run(t.reshard + " " + in + " " + out + " --no-shuffle --max-member 2999"), 1, wrong);
+  require_said(run(t.reshard + " " + in + " " + out + " --no-shuffle --read-back --max-member 3000"), 0,
+               "read back, and agrees");
+  // Of a compressed one, too.
+  require(run("gzip " + in + "/a.tar").status == 0, "no gzip");
+  require_said(run(t.ls + " " + in + " --max-member 2999"), 1, wrong);
+  require_said(run(t.ls + " " + in), 0, "k  txt 3.00 kB (text)");
+}
+
+/// Keys that are one in a tar are an error that names both.
+void check_merged_keys(const tools_under_test& t) {
+  const std::string in = t.folder + "/merged", out = t.folder + "/merged-out", spool = t.folder + "/merged-spool";
+  std::filesystem::create_directories(in);
+  std::ofstream(in + "/a.b.jsonl") << "{\"n\": 1}\n{\"n\": 2}\n";
+  std::ofstream(in + "/a_b.jsonl") << "{\"n\": 3}\n";
+  const auto reshard = [&](const std::string& more) {
+    std::filesystem::remove_all(out);
+    return run(t.reshard + " " + in + " " + out + " " + more);
+  };
+  const std::string wrong = "a.b.jsonl#0 and a_b.jsonl#0 would have one key in a tar";
+  for (const std::string& how : {std::string("--no-shuffle"), "--spool " + spool}) {
+    const said refused = reshard(how);
+    require_said(refused, 1, wrong);
+    require_said(refused, 1, "become _: give one another name, or both that of their shard (--shard-in-key)\n");
+    require_said(refused, 1, "a_b.jsonl, a_b_jsonl#0: ");
+    require(!std::filesystem::exists(out + "/shard-000000.tar"), "something was written");
+    require_said(reshard(how + " --keys '*#0'"), 1, wrong);
+    std::filesystem::remove_all(spool);
+    require_said(reshard(how + " --keys 'a.b*'"), 0, "2 samples");
+    require_said(reshard(how + " --keys '*#1'"), 0, "1 sample,");
+    require_said(reshard(how + " --shard-in-key"), 0, "3 samples");
+  }
+  std::filesystem::resize_file(in + "/a_b.jsonl", 0);
+  require_said(reshard("--no-shuffle"), 0, "2 samples");
+  // Folders, whose names are the keys.
+  for (const char* name : {"v1.0", "v1_0"}) {
+    std::filesystem::create_directories(t.folder + "/versions/" + name);
+    std::ofstream(t.folder + "/versions/" + name + "/x.txt") << name;
+  }
+  const std::string folders = t.reshard + " --format folders --no-shuffle " + t.folder + "/versions " + out + "-f";
+  require_said(
+      run(folders), 1,
+      "v1.0 and v1_0 would have one key in a tar, where dots of its last part become _: give one another name\n");
+  require_said(run(folders + " --keys v1.0"), 0, "1 sample,");
+  // Neighbours of two tars.
+  std::filesystem::create_directories(t.folder + "/neighbours");
+  for (const char* name : {"t-0", "t-1"}) {
+    std::string tar;
+    mill::tar::writer w(tar);
+    w.add("k.txt", name);
+    w.finish();
+    std::ofstream(t.folder + "/neighbours/" + name + ".tar", std::ios::binary) << tar;
+  }
+  const said side_by_side = run(t.reshard + " --no-shuffle " + t.folder + "/neighbours " + out + "-n");
+  require_said(side_by_side, 1, "t-1.tar at byte 0, k: the sample before it, at byte 0 of ");
+  require_said(side_by_side, 1, "t-0.tar, has the same key");
+}
+
 /// Formats that have a header of their own.
 void check_described(const tools_under_test& t) {
   // MDS: two shards of three samples of a text and a number, with the index.json that names them.
@@ -789,6 +862,8 @@ int run_all(const tools_under_test& t, const std::string& version) {
   check_uniform();
   check_options(t, version);
   check_ls_and_cat(t, server);
+  check_bounds(t);
+  check_merged_keys(t);
   check_described(t);
   check_reshard(t, server);
   for (const bool shuffled : {true, false}) {

@@ -101,7 +101,7 @@ void check_options(const std::string& index, const std::string& verify, const st
     require(run(tool + " -h").text == s.text, "-h is not --help");
     for (const std::string_view option : options) require_said(s, 0, option);
   };
-  help(index, {"PREFIX", "--out", "--format", "--stream", "--headers", "--shards"});
+  help(index, {"PREFIX", "--out", "--format", "--stream", "--headers", "--shards", "--max-member", "--max-line"});
   help(verify, {"INDEX", "FINGERPRINTS"});
   help(plan, {"PLACE", "--world", "--batch", "--tracks", "--slice", "--take-batches", "--memory-mb", "--hosts",
               "--cache", "--cache-gb", "--seed", "--epoch", "--price-1000", "--price-gb", "--latency-ms", "--mb-s"});
@@ -133,6 +133,45 @@ void check_options(const std::string& index, const std::string& verify, const st
   for (const char* wrong : {"-1", "1x", "nan", "inf"}) {
     require_said(run(plan + " x --price-gb " + wrong), 2, "--price-gb");
   }
+}
+
+/// A tar whose one member has so many bytes, most of which the disk does not have.
+void make_long_tar(const std::string& name, std::uint64_t bytes) {
+  std::string tar;
+  mill::tar::writer w(tar);
+  w.add("long.bin", "x");
+  w.finish();
+  char size[16];
+  std::snprintf(size, sizeof size, "%011llo", static_cast<unsigned long long>(bytes));
+  tar.replace(124, 11, size);
+  unsigned sum = 0;
+  for (std::size_t i = 0; i < 512; ++i) sum += i >= 148 && i < 156 ? ' ' : static_cast<unsigned char>(tar[i]);
+  std::snprintf(size, sizeof size, "%06o", sum);
+  tar.replace(148, 6, size);
+  std::ofstream(name, std::ios::binary) << tar.substr(0, 513);
+  std::filesystem::resize_file(name, 512 + (bytes + 511) / 512 * 512 + 1024);
+}
+
+/// A member or a line beyond a bound is an error that names the option which lifts it.
+void check_bounds(const std::string& index, const std::string& folder) {
+  const std::string in = folder + "/long";
+  std::filesystem::create_directories(in);
+  make_long_tar(in + "/a.tar", (1 << 30) + 1);
+  for (const char* way : {" --headers", " --stream", ""}) {
+    const said refused = run(index + " " + in + way);
+    require_said(refused, 1, "the member's 1073741825 bytes are more than --max-member allows");
+    require_said(refused, 1, "a.tar at byte 0");
+  }
+  require_said(run(index + " " + in + " --headers --max-member 2GiB"), 0, "1 shard, 1 samples");
+  make_long_tar(in + "/a.tar", 3000);
+  require_said(run(index + " " + in + " --stream --max-member 2999"), 1,
+               "3000 bytes are more than --max-member allows");
+  require_said(run(index + " " + in + " --stream --max-member 3000"), 0, "1 shard, 1 samples");
+  const std::string text = folder + "/long-text";
+  std::filesystem::create_directories(text);
+  std::ofstream(text + "/a.jsonl") << "{}\n" << std::string(17 << 20, '1') << "\n";
+  require_said(run(index + " " + text + " --format lines"), 1, "line 1 is longer than 16777216 bytes (--max-line)");
+  require_said(run(index + " " + text + " --format lines --max-line 17MiB"), 0, "1 shard, 2 samples");
 }
 
 /// Of five shards of less than a block under s3://corpus/train/.
@@ -301,6 +340,7 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   std::ofstream(ranks[1], std::ios::app) << "no fingerprint\n";
   require_said(run(verify + both), 1, "the line is not an epoch and a fingerprint");
 
+  check_bounds(index, folder);
   check_cache(cache, plan, folder, server);
 
   // Of large members the headers alone are read, by ranges.

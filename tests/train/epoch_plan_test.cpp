@@ -206,8 +206,7 @@ TEST_CASE("the default number of tracks follows from samples, sizes and ranks, a
   const index_set images = set_of(8, 1000, 103000);
   REQUIRE(images.slice() == 16);
   CHECK(default_tracks(images, 16, 1) == 24);  // 48 MiB of slabs of 2 MiB
-  CHECK(default_tracks(images, 16, 4) == 96);
-  CHECK(default_tracks(images, 16, 16) == 16 * 15);  // two slices each
+  CHECK(default_tracks(images, 4, 16) == 16 * 6);  // 18 slices each
   CHECK(default_tracks(images, 16, 300) == 300);
   CHECK(default_bytes(images, {.tracks = 24, .slice = 16}, 1) == 128 * MiB);
   CHECK(default_bytes(images, {.tracks = 960, .slice = 32}, 1) == 1 * GiB);
@@ -215,8 +214,8 @@ TEST_CASE("the default number of tracks follows from samples, sizes and ranks, a
   REQUIRE(large.slice() == 1);
   CHECK(default_bytes(large, {.tracks = 48, .slice = 2}, 1) == 392 * MiB);
   const index_set small = set_of(10, 10000, 1000);
-  CHECK(default_tracks(small, 256, 1) == 192);  // 96 MiB of 512 KiB
-  CHECK(default_tracks(small, 256, 7) == 7 * 24);
+  CHECK(default_tracks(small, 256, 1) == 20);
+  CHECK(default_tracks(small, 256, 7) == 7 * 3);
   CHECK(default_tracks(small, 1, 1) == 960);
   CHECK(default_tracks(small, 1, 64) == 64 * 15);
   CHECK(default_tracks(small, 1, 500) == 500 * 8);
@@ -226,7 +225,11 @@ TEST_CASE("the default number of tracks follows from samples, sizes and ranks, a
   CHECK(default_bytes(videos, {.tracks = 8, .slice = 1}, 1) == 128 * MiB);
   CHECK(default_tracks(set_of(1, 3, 100), 256, 1) == 1);
 
-  // Where the memory is the reason for few tracks, a sentence says what more of them take.
+  // A sentence says what more of them take: memory, or reading again.
+  CHECK(default_tracks_advice(small, {.tracks = 20, .slice = 256}, 1, 64) ==
+        "20 tracks, as many as read the data about once, for the 64 samples of a step: about 4 of a step are "
+        "neighbours in a shard. Where shards are sorted, by class or by source, give more .tracks: 64 read slices at "
+        "both ends of each again, of which it has 6.");
   CHECK(default_tracks_advice(images, {.tracks = 24, .slice = 16}, 1, 64) ==
         "24 tracks, as many as the default .bytes hold, for the 64 samples of a step: about 3 of a step are neighbours "
         "in a shard. Where shards are sorted, by class or by source, give more .tracks: 64 take .bytes of 273 MB.");

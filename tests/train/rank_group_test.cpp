@@ -24,6 +24,7 @@
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/equal_batches.hpp>
 #include <millrace/train/s3_rank_board.hpp>
+#include <millrace/train/tracks_advice.hpp>
 
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/rank_threads.hpp"
@@ -492,7 +493,7 @@ TEST_CASE("what differs of a training is named on all ranks before anything is r
     CHECK(told([](test::settings& s) { s.take_batches = 1; }) == differs(".take_batches", "0", "1"));
     CHECK(told([](test::settings& s) { s.tracks = 24; }) == differs(".tracks", "12", "24"));
     CHECK(told([](test::settings& s) { s.slice = 3; }) ==
-          differs(".slice", std::to_string(data.indexes->slice()).c_str(), "3"));
+          differs(".slice", std::to_string(default_slice(*data.indexes, 2)).c_str(), "3"));
     CHECK(told([&](test::settings& s) { s.resume = after_one; }) ==
           differs("the state", "none", "at sample 8 of epoch 0"));
     const std::string index = "the index ";

@@ -140,7 +140,7 @@ TEST_CASE("guide: a training is stopped by SIGTERM, and goes on in another proce
   CHECK(starts > 3);
   std::multiset<std::string> wanted;
   for (std::uint64_t e = 0; e < 3; ++e) {
-    for (const std::string& key : data.order(7, e, {.tracks = 4, .slice = data.indexes->slice()})) {
+    for (const std::string& key : data.order(7, e, {.tracks = 4, .slice = mill::default_slice(*data.indexes, 1)})) {
       wanted.insert(std::to_string(e) + " " + key);
     }
   }
@@ -174,7 +174,8 @@ TEST_CASE("guide: a world shrinks and grows") {
     for (const auto& each : keys) seen.insert(each.begin(), each.end());
   }
   CHECK(worlds > 5);
-  const std::vector<std::string> epoch = data.order(7, 0, {.tracks = 4, .slice = data.indexes->slice()});
+  const std::uint64_t slice = mill::default_slice(*data.indexes, 1);
+  const std::vector<std::string> epoch = data.order(7, 0, {.tracks = 4, .slice = slice});
   std::multiset<std::string> wanted;
   for (int e = 0; e < 3; ++e) wanted.insert(epoch.begin(), epoch.end());
   CHECK(seen == wanted);

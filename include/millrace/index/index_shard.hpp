@@ -57,6 +57,7 @@ struct index_shard_options {
   /// tar, lines, tfrecord or recordio. Lines and records are read as a stream, whatever .way says.
   sample_format format = sample_format::tar;
   std::size_t max_line = 16 * MiB;  ///< of text; a longer line is a decode_error
+  std::uint64_t max_member = GiB;   ///< of a tar, in bytes; a longer one is an archive_error
 };
 
 /// What reading costs.
@@ -170,7 +171,7 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
   std::unique_ptr<object_check> check;
   bool headers = !records && options.way == index_way::headers;
   if (!records && options.way == index_way::cheaper && source.total() && *source.total() > head.size()) {
-    const std::uint64_t mean = mean_member_of(source.object(), head);
+    const std::uint64_t mean = mean_member_of(source.object(), head, options.max_member);
     const std::uint64_t left = *source.total() - head.size();
     headers = mean != 0 && cost_of_headers(left, mean, options).total(options.request_cost) <
                                cost_of_stream(left, options).total(options.request_cost);
@@ -214,7 +215,7 @@ task<index_reading> read_for_index(std::shared_ptr<const Storage> from, shard ob
       out.object = source.object();
       co_return std::move(out);
     }
-    tar::reader reader = index_reader(source.object(), headers);
+    tar::reader reader = index_reader(source.object(), headers, options.max_member);
     index_builder tars(std::move(name), source.object().shown(),
                        headers ? index_builder::checksums::none : index_builder::checksums::crc32c);
     std::uint64_t fed = head.size();

@@ -301,6 +301,7 @@ MILLRACE_COROUTINE task<shard_index> index_of_written(shard_target to, shard_nam
   log_line(co_await this_executor(), "millrace: write_shards: " + s.shown() + ' ' + reason + ": the shard is read");
   index_shard_options by_reading;
   by_reading.way = index_way::stream;
+  by_reading.max_member = UINT64_MAX;  // it was written here
   const std::string url = s.url;
   std::string name = url.substr(names.folder().size());
   shard_index index = co_await index_shard(to.from(), std::move(s), std::move(name), by_reading);
@@ -402,6 +403,7 @@ MILLRACE_COROUTINE task<written_shard> store_shard(shard_target to, shard_names 
     if (all.empty()) std::rethrow_exception(refused);
     index_shard_options by_reading;
     by_reading.way = index_way::stream;
+    by_reading.max_member = UINT64_MAX;
     std::string name = out.url.substr(names.folder().size());
     there = co_await index_shard(to.from(), std::move(all.front()), std::move(name), by_reading);
     out.etag = there->etag();

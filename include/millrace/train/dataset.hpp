@@ -40,7 +40,8 @@ struct dataset_options {
   /// What stands before the names of the index to make URLs of them. Empty: what is listed, up
   /// to the last slash.
   std::string prefix = {};
-  /// order_options::slice; 0: index_set::slice().
+  /// order_options::slice; 0: default_slice() of the index and the number of ranks (of a mix:
+  /// index_set::slice_in_mix()), and after a resume that of the state.
   std::uint64_t slice = 0;
   // Without an index; these three are part of the order.
   std::size_t shards = 8;                ///< read in turn, a sample each
@@ -242,9 +243,10 @@ struct weighted_dataset {
 /// padded with samples of weight() 0 that have no key, no fields and no origin (functions given to map() see them;
 /// fill_batches() writes zeros and does not call its function). The order depends on nothing but the seed, the epoch,
 /// the indexes, .tracks and dataset_options::slice: not on ranks, batches, bounds, timing or the number of loops. Where
-/// .tracks is left to epochs(), it follows from the index and the number of ranks (default_tracks()); a resume, on
-/// whatever number of ranks, goes on with the tracks of the state. The state is a text of some 170 bytes, the same on
-/// all ranks, and resumes with another number of ranks or size of batches, too.
+/// .tracks is left to epochs(), it follows from the index and the number of ranks (default_tracks()), and so does
+/// .slice (default_slice()); a resume, on whatever number of ranks, goes on with the tracks and slices of the state.
+/// The state is a text of some 170 bytes, the same on all ranks, and resumes with another number of ranks or size of
+/// batches, too.
 ///
 /// .hosts: each sample is read on the same host in every epoch, so that a disk cache there has it. Of W ranks on H
 /// hosts, 0 to W/H - 1 are on the first one, and so on; each host is the home of equally many samples, to one. A host's

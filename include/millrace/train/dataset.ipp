@@ -42,6 +42,7 @@
 #include <millrace/train/detail/listed_index.hpp>
 #include <millrace/train/detail/window_state.hpp>
 #include <millrace/train/epoch_plan.hpp>
+#include <millrace/train/tracks_advice.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
 
@@ -700,7 +701,9 @@ MILLRACE_INLINE std::shared_ptr<agreement> agreement_of(const rank_group& group,
   const std::shared_ptr<dataset_state>& of = dataset_door::state(data);
   auto all = std::make_shared<agreement>(group, "epochs");
   std::uint64_t slice = of->of == dataset_state::source::mix ? of->mix.slice : of->options.slice;
-  if (slice == 0 && of->of == dataset_state::source::indexes) slice = of->known()->slice();
+  if (slice == 0 && of->of == dataset_state::source::indexes) {
+    slice = default_slice(*of->known(), group.mine().world_size);
+  }
   all->add({"the seed", options.seed});
   all->add({".epochs", options.epochs, options.epochs == endless ? "endless" : ""});
   all->add({".first_epoch", options.first_epoch});

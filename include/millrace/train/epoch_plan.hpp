@@ -81,6 +81,7 @@ class epoch_plan {
   bool indexed = false;
   std::uint64_t shards = 0;
   std::uint64_t bytes = 0;     ///< that are read, by all ranks; of indexes with .memory, about, unused ones included
+  double read_times = 1;       ///< those, for each byte of samples: with what lies between; 1: not known
   std::uint64_t requests = 0;  ///< by all ranks, retries aside
   std::uint64_t world = 1;
   std::uint64_t least_rank_bytes = 0;  ///< an estimate with an index: by the mean sample
@@ -342,6 +343,7 @@ inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& o
     plan.requests = scaled(plan.samples, taken * e.requests);
     plan.most_rank_requests = scaled(plan.most_rank_requests, static_cast<double>(plan.requests) / before);
   }
+  plan.read_times = e.bytes;
   for (std::uint64_t* const n : {&plan.bytes, &plan.least_rank_bytes, &plan.most_rank_bytes}) *n = scaled(*n, e.bytes);
   std::string sentence = bytes_advice(indexes, options.order, options.world, reading);
   if (!sentence.empty()) plan.advice.push_back(std::move(sentence));
@@ -396,6 +398,7 @@ inline std::string epoch_plan::text() const {
            " to " + detail::in_bytes(most_rank_bytes) + ", about " + std::to_string(most_rank_requests) + " requests\n";
   }
   out += "all ranks: " + std::to_string(requests) + " requests";
+  if (read_times >= 1.005) out += ", " + detail::with_digits(read_times, 2) + " times the bytes of the samples";
   if (cost > 0) out += ", cost " + detail::with_digits(cost, 2) + " an epoch";
   out += '\n' + second_text() + next_text();
   if (first_batch_seconds > 0) out += "first batch: " + detail::with_digits(first_batch_seconds, 2) + " s\n";

@@ -155,6 +155,7 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix
   plan.samples = order.size();
   plan.advise_of_ranks(training.tracks);
   double bytes = 0;
+  double taken = 0;
   double requests = 0;
   double visits = 0;
   for (std::size_t d = 0; d < mix.members.size(); ++d) {
@@ -171,6 +172,7 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix
         static_cast<double>(order.samples(d)) * static_cast<double>(end) / static_cast<double>(order.size());
     const double rounds = samples / static_cast<double>(indexes.samples());
     bytes += rounds * static_cast<double>(round.bytes);
+    taken += rounds * static_cast<double>(indexes.sample_bytes());
     requests += rounds * static_cast<double>(round.requests);
     visits += rounds * static_cast<double>(round.slice_visits);
     plan.shards += round.shards;
@@ -187,6 +189,7 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix
   const double mean = bytes / static_cast<double>(end);
   plan.share_out(prices, end, mean);
   plan.bytes = rounded(bytes);
+  plan.read_times = taken == 0 ? 1 : bytes / taken;
   plan.requests = rounded(requests);
   plan.slice_visits = rounded(visits);
   plan.most_rank_requests = rounded(requests * static_cast<double>(plan.most_rank_samples) / static_cast<double>(end));

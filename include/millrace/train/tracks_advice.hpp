@@ -21,10 +21,16 @@ namespace detail {
 constexpr std::size_t most_bytes(bool default_tracks) noexcept { return default_tracks ? 256 * MiB : 1 * GiB; }
 }  // namespace detail
 
+/// The order_options::slice that epochs() takes where none is given: index_set::slice(), and of small data less, down
+/// to 64 KiB, so that 24 tracks on each rank (960 on all, or 8 on each) have 18 slices each. A pure function of the
+/// index and the number of ranks.
+std::uint64_t default_slice(const index_set& indexes, std::uint64_t world);
+
 /// The number of tracks that epochs() takes where none is given: a pure function of the index, the slice and the number
 /// of ranks. On each rank as many as 48 MiB hold open slices of (96 MiB where a slice takes less than 1 MiB; but 8),
-/// each of two slices at least, and not more than 960 on all ranks together or 8 on each; of these the largest divisor
-/// of 960, times the number of ranks.
+/// each of 18 slices at least, and not more than 960 on all ranks together or 8 on each; of these the largest divisor
+/// of 960, times the number of ranks. Two slices are enough where a rank has 1 GB and more, and where the parts of a
+/// slice are not read with the rest of it: slices of one sample, groups, frames, rows, objects.
 std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std::uint64_t world);
 
 /// The bytes that epochs() takes where none are given: those of a rank's open slices, and as many to read ahead; 128 to
@@ -32,16 +38,16 @@ std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std:
 std::size_t default_bytes(const index_set& indexes, const order_options& order, std::uint64_t world);
 
 namespace detail {
-/// Puts numbers in place of .tracks and .bytes that are 0, as epochs() does, and in place of a .slice of 0 where the
-/// state has another one than the default: from the state where the state is one of this index. Returns a sentence that
-/// says what was chosen, and why; empty where all was given. Throws what epoch_state::parse() throws.
+/// Puts numbers in place of .tracks, .slice and .bytes that are 0, as epochs() does: from the state where that is of
+/// this index. Returns a sentence that says what was chosen, and why; empty where all was given. Throws what
+/// epoch_state::parse() throws.
 std::string choose_reading(const index_set& indexes, epochs_request& options);
 std::string choose_reading(const dataset_mix& mix, epochs_request& options);
 }  // namespace detail
 
-/// A sentence where the memory, and not the data, keeps default_tracks() below the samples of a step of `batch` on each
-/// rank, so that several neighbours of a slice come in one: how many tracks would do, and the bytes that they take.
-/// Empty for other tracks, and where all is well.
+/// A sentence where default_tracks() are fewer than the samples of a step of `batch` on each rank, so that several
+/// neighbours of a slice come in one: how many tracks would do, and the bytes that they take or read again. Empty for
+/// other tracks, where the data are too few for more (two slices each), and where all is well.
 std::string default_tracks_advice(const index_set& indexes, const order_options& order, std::uint64_t world,
                                   std::uint64_t batch);
 

@@ -18,13 +18,45 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
+namespace detail {
+
+/// True where a track that takes a part of a slice reads about all of it, as the part is scattered over it. Rows and
+/// objects are read by themselves, and groups and frames are unpacked whole, however short a slice is.
+inline bool reads_slices_again(const index_set& indexes) noexcept {
+  const bool packed = std::any_of(indexes.begin(), indexes.end(), [](const shard_index& i) { return i.is_packed(); });
+  return !packed && indexes.counts()->groups().empty() && !of_objects(indexes.format()) &&
+         indexes.format() != sample_format::arrays;
+}
+/// Slices of a track of which 1.1 times the bytes are read: the one it begins in and those at both ends come twice.
+inline constexpr std::uint64_t slices_of_track = 18;
+
+/// The tracks of a rank whose open slices its memory holds.
+inline std::uint64_t tracks_in_memory(const index_set& indexes, std::uint64_t slice) noexcept {
+  constexpr std::uint64_t least = 8;
+  const std::uint64_t slab = slab_of_slice(indexes, slice);
+  return std::max(least, (slab < 1 * MiB ? 96 * MiB : 48 * MiB) / slab);
+}
+/// The tracks of a rank that have enough slices.
+inline std::uint64_t tracks_of_data(const index_set& indexes, std::uint64_t slice, std::uint64_t world) noexcept {
+  constexpr std::uint64_t large = 1'000'000'000;  // bytes of a rank: its tracks are long, or memory is what they lack
+  const bool short_ones = slice == 1 || indexes.sample_bytes() / world >= large || !reads_slices_again(indexes);
+  return indexes.samples() / slice / (short_ones ? 2 : slices_of_track) / world;
+}
+
+}  // namespace detail
+
+MILLRACE_INLINE std::uint64_t default_slice(const index_set& indexes, std::uint64_t world) {
+  if (!detail::reads_slices_again(indexes)) return indexes.slice();
+  const std::uint64_t tracks = std::max(std::min<std::uint64_t>(24 * world, 960), 8 * world);
+  const std::uint64_t bytes = indexes.sample_bytes() / (detail::slices_of_track * tracks);
+  return indexes.slice(std::clamp<std::uint64_t>(bytes, 64 * KiB, 2 * MiB));
+}
+
 MILLRACE_INLINE std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std::uint64_t world) {
   constexpr std::uint64_t most = 960;
   constexpr std::uint64_t least_of_rank = 8;
-  const std::uint64_t slab = detail::slab_of_slice(indexes, slice);
-  const std::uint64_t open = slab < 1 * MiB ? 96 * MiB : 48 * MiB;
-  const std::uint64_t in_memory = std::max(least_of_rank, open / slab);
-  const std::uint64_t of_data = indexes.samples() / slice / 2 / world;
+  const std::uint64_t in_memory = detail::tracks_in_memory(indexes, slice);
+  const std::uint64_t of_data = detail::tracks_of_data(indexes, slice, world);
   std::uint64_t t = std::max<std::uint64_t>(std::min({in_memory, of_data, std::max(least_of_rank, most / world)}), 1);
   while (most % t != 0) --t;
   return t * world;
@@ -55,12 +87,23 @@ MILLRACE_INLINE std::string default_tracks_advice(const index_set& indexes, cons
   std::uint64_t fit = world;
   while (fit < step && fit < 960 * world) fit += world;
   if (fit > indexes.samples() / order.slice / 2) return {};
-  const std::uint64_t bytes = detail::bytes_of_tracks(indexes, {.tracks = fit, .slice = order.slice}, world);
+  const bool by_memory =
+      detail::tracks_in_memory(indexes, order.slice) <= detail::tracks_of_data(indexes, order.slice, world);
+  std::string price = " take .bytes of ";
+  if (by_memory) {
+    price += format_bytes(
+        static_cast<double>(detail::bytes_of_tracks(indexes, {.tracks = fit, .slice = order.slice}, world)));
+  } else {
+    price = " read slices at both ends of each again, of which it has " +
+            std::to_string(indexes.samples() / order.slice / fit);
+  }
   return std::to_string(order.tracks) + (order.tracks == 1 ? " track" : " tracks") +
-         ", as many as the default .bytes hold, for the " + std::to_string(step) +
-         " samples of a step: about " + std::to_string((step + order.tracks - 1) / order.tracks) +
+         (by_memory ? ", as many as the default .bytes hold, for the "
+                    : ", as many as read the data about once, for the ") +
+         std::to_string(step) + " samples of a step: about " +
+         std::to_string((step + order.tracks - 1) / order.tracks) +
          " of a step are neighbours in a shard. Where shards are sorted, by class or by source, give more .tracks: " +
-         std::to_string(fit) + " take .bytes of " + format_bytes(static_cast<double>(bytes)) + '.';
+         std::to_string(fit) + price + '.';
 }
 
 MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epochs_request& options) {
@@ -69,9 +112,10 @@ MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epo
   std::optional<epoch_state> saved;
   if (!options.resume.empty()) saved = epoch_state::parse(options.resume);
   if (saved && saved->index != indexes.digest()) saved.reset();
-  std::uint64_t slice = options.slice != 0 ? options.slice : indexes.slice();
+  std::uint64_t slice = options.slice != 0 ? options.slice : default_slice(indexes, world);
   const bool other = saved && options.slice == 0 && !indexes.by_groups() && saved->slice != 0 && saved->slice != slice;
-  if (other) slice = options.slice = saved->slice;
+  if (other) slice = saved->slice;
+  if (!indexes.by_groups()) options.slice = slice;
   std::string text;
   if (options.tracks == 0) {
     options.tracks = default_tracks(indexes, slice, world);
@@ -186,4 +230,4 @@ MILLRACE_INLINE std::string reading_advice(const index_set& indexes, const order
   return sentence.empty() ? bytes_advice(indexes, order, world, reading) : sentence;
 }
 
-}  // namespace millrace
+}  // namespace millrace::inline MILLRACE_ABI

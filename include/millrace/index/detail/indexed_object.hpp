@@ -60,10 +60,10 @@ class indexed_object {
   std::uint64_t read_ = 0;
 };
 
-tar::reader index_reader(const shard& object, bool headers_only);
+tar::reader index_reader(const shard& object, bool headers_only, std::uint64_t max_member);
 
 /// The bytes that a member takes in an archive that begins with `head`, on average; 0 where that shows no header.
-std::uint64_t mean_member_of(const shard& object, const bytes& head);
+std::uint64_t mean_member_of(const shard& object, const bytes& head, std::uint64_t max_member);
 
 }  // namespace millrace::detail
 

@@ -158,7 +158,7 @@ MILLRACE_INLINE void record_index_builder::take(std::string_view part) {
   if (part.empty()) return;
   if (size_ + (cr_ ? 1 : 0) + part.size() > longest_) {
     throw decode_error("line " + std::to_string(index_.rows_.records.size()) + " is longer than " +
-                           std::to_string(longest_) + " bytes",
+                           std::to_string(longest_) + " bytes (max_line)",
                        where{object_.shown(), begin_, {}});
   }
   if (cr_) {

@@ -11,7 +11,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What epochs() asks of a store with so much memory, counted over the pieces of a few tracks: some thousand samples,
+/// The requests of epochs() with so much memory, counted over the pieces of a few tracks: some ten thousand samples,
 /// wherever the data set is large.
 class reading_estimate {
  public:

@@ -185,6 +185,7 @@ class sample_filler {
     const auto head = static_cast<std::size_t>(first.offset + first.size - begin);
     tar::reader_options how;
     how.start = begin;
+    how.max_member_bytes = UINT64_MAX;  // they have been read
     tar::reader reader(s.from.from->shown(), how);
     reader.feed(r.data.slice(static_cast<std::size_t>(begin - r.begin), head));
     tar::entry e;
