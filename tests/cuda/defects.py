@@ -53,6 +53,8 @@ COPIES = [
     ("kept_slot_cleared_early", [
         (STORE_BODIES, "  slot->use_device(device());\n",
          "  slot->use_device(device());\n  if (PLANTED) slot->clear();\n")]),
+    ("kept_slot_not_marked_again", [
+        (SLOTS_BODIES, "if (s->fence()) {", "if (PLANTED || s->fence()) {")]),
     ("kept_slot_taken_as_done", [
         (SLOTS_BODIES, "    if (slots_[i]->done()) {", "    if (PLANTED || slots_[i]->done()) {")]),
     ("kept_slot_provided_early", [

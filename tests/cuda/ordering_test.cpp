@@ -126,6 +126,21 @@ class shared_gpu {
   std::shared_ptr<customer> next_;
 };
 
+/// A GPU that fails to mark the end of a copy when it is told to.
+class unmarking_gpu : public cuda::stream_device {
+ public:
+  explicit unmarking_gpu(const cuda::stream& copies) : cuda::stream_device(copies) {}
+  using cuda::stream_device::record;
+  void record(event_type& e) const {
+    if (std::exchange(*fails_, false)) throw cuda::error(cudaErrorMemoryAllocation, "cudaEventRecord");
+    cuda::stream_device::record(e);
+  }
+  void fail_once() const { *fails_ = true; }
+
+ private:
+  std::shared_ptr<bool> fails_ = std::make_shared<bool>(false);
+};
+
 }  // namespace
 
 TEST_CASE("a slot is written again only when the kernels that read it are done", "[cuda][ordering]") {
@@ -311,6 +326,40 @@ TEST_CASE("the same for a slot that is taken over since the batch is larger than
     b.wait(training);
     watch.look(training.get(), b, first_of(1), 0s);
     b.release(training);
+    watch.check();
+  }
+}
+
+TEST_CASE("page-locked memory stays until the copy is done whose end could not be marked at first",
+          "[cuda][ordering]") {
+  for (int turn = 0; turn < 3; ++turn) {
+    MILLRACE_CUDA_SESSION();
+    test::watch watch;
+    testing::virtual_loop loop;
+    const cuda::stream copies{cuda::device{0}};
+    const unmarking_gpu gpu(copies);
+    batch_pool pool = pool_on(copies);
+    tensor_view ids;  // in the slot that the second pipeline takes over
+    {
+      auto stream = numbers(pool, 1) | to_device(gpu, {.slots = 1});
+      device_batch b = block_on(loop, next_of(stream));
+      REQUIRE(b);
+      ids = slot_of(b);
+    }
+    watch.close();
+    watch.hold(copies.get());
+    {
+      auto stream = numbers(pool, 1) | to_device(gpu, {.slots = 1});
+      gpu.fail_once();
+      CHECK_THROWS_AS(block_on(loop, next_of(stream)), cuda::error);
+      watch.look(copies.get(), ids, first_of(0), 0s);
+    }
+    auto stream = numbers(pool, 4) | to_device(gpu, {.slots = 2});
+    REQUIRE(block_on(loop, next_of(stream)));
+    std::vector<host_batch> others;
+    for (int i = 0; i < 3; ++i) others.push_back(numbers_from(pool, -100000));
+    watch.open();
+    copies.synchronize();
     watch.check();
   }
 }
