@@ -76,6 +76,8 @@ IMAGES = [
          "void device_slot_on<D>::retire() noexcept {\n  if (PLANTED) decoding_ = typename decoding_of<D>::type();\n")]),
     ("decoding_not_marked", [
         (SLOTS, "    throw;\n  }\n  record_copy();\n", "    throw;\n  }\n  if (!PLANTED) record_copy();\n")]),
+    ("pixels_let_go_before_the_copy", [
+        (SLOTS, "      pixels_.push_back(std::move(pixels));", "      if (!PLANTED) pixels_.push_back(std::move(pixels));")]),
     ("kept_before_the_host_decodes", [
         (SLOTS, "    for (const image_to_decode& i : found) {\n",
          "    if constexpr (requires { on_->keep(found, decoding_); }) {\n"

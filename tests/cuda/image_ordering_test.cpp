@@ -11,8 +11,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <cstring>
+#include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,7 +22,9 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/decode/image_decoder.hpp>
 #include <millrace/decode/write_image.hpp>
+#include <millrace/device/undecoded_image.hpp>
 #include <millrace/flow/batch.hpp>
+#include <millrace/memory/pixel_pool.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "examples/common/encode_jpeg.hpp"
@@ -71,6 +75,69 @@ async_generator<grey_photo> grey_photos(int batches) {
 template <class Device>
 auto batches_on(const Device& gpu, int batches, std::size_t slots) {
   return stream<grey_photo>(grey_photos(batches)) | batch(2) | to_device(gpu, {.slots = slots});
+}
+
+/// Page-locked memory, which is written over when it is given back, as its next user would, and used again.
+class recycled_memory {
+ public:
+  recycled_memory() = default;
+  recycled_memory(const recycled_memory&) = delete;
+  recycled_memory& operator=(const recycled_memory&) = delete;
+  ~recycled_memory() {
+    for (void* const p : free_) static_cast<void>(cudaFreeHost(p));
+  }
+  void* take(std::size_t n) {
+    REQUIRE(n <= piece);
+    if (!free_.empty()) {
+      void* const p = free_.back();
+      free_.pop_back();
+      return p;
+    }
+    void* p = nullptr;
+    REQUIRE(cudaHostAlloc(&p, piece, cudaHostAllocDefault) == cudaSuccess);
+    return p;
+  }
+  void give_back(void* p) {
+    std::memset(p, 0x5a, piece);
+    free_.push_back(p);
+  }
+
+ private:
+  static constexpr std::size_t piece = 8192;
+  std::vector<void*> free_;
+};
+template <class T>
+struct recycling {
+  using value_type = T;
+  using propagate_on_container_move_assignment = std::true_type;
+  recycling() = default;
+  explicit recycling(recycled_memory& m) : memory(&m) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(memory->take(n * sizeof(T))); }
+  void deallocate(T* p, std::size_t) noexcept { memory->give_back(p); }
+  bool operator==(const recycling&) const = default;
+  recycled_memory* memory = nullptr;
+};
+
+/// Decodes into that memory, from which copies are asynchronous.
+class into_page_locked final : public detail::host_image_decoder {
+ public:
+  into_page_locked(std::shared_ptr<const host_image_decoder> by, recycled_memory& to) : by_(std::move(by)), to_(&to) {}
+  pixel_buffer pixels(const bytes& data, const where& at) const override {
+    const pixel_buffer made = by_->pixels(data, at);
+    return std::vector<std::uint8_t, recycling<std::uint8_t>>(made.data(), made.data() + made.size(),
+                                                              recycling<std::uint8_t>(*to_));
+  }
+
+ private:
+  std::shared_ptr<const host_image_decoder> by_;
+  recycled_memory* to_;
+};
+async_generator<grey_photo> photos_into(recycled_memory& memory, int number) {
+  for (int i = 0; i < number; ++i) {
+    grey_photo p = photo_of(level_of(i), 1);
+    p.image.on_host = std::make_shared<const into_page_locked>(p.image.on_host, memory);
+    co_yield give(p);
+  }
 }
 
 /// The streams on which the library might do too early, or too late, what belongs to the stream of the copies.
@@ -174,6 +241,28 @@ TEST_CASE("memory that a batch is decoded with is freed only when that is done",
     b.wait(training);
     watch.look_at_pixels(training.get(), b.field("image"), level_of(1));
     b.release(training);
+  }
+  watch.check();
+}
+
+TEST_CASE("pixels that the host has decoded stay until they are copied", "[cuda][ordering]") {
+  MILLRACE_CUDA_SESSION();
+  test::watch watch;
+  recycled_memory memory;
+  testing::virtual_loop loop;
+  const cuda::stream copies{cuda::device{0}};
+  const cuda::stream training{cuda::device{0}};
+  auto stream = millrace::stream<grey_photo>(photos_into(memory, 6)) | batch(1) | to_device(copies, {.slots = 1});
+  for (int i = 0; i < 6; ++i) {
+    if (i != 0) watch.close();  // later than the allocations
+    watch.hold(copies.get());
+    device_batch b = block_on(loop, next_of(stream));
+    REQUIRE(b);
+    b.wait(training);
+    watch.look_at_pixels(training.get(), b.field("image"), level_of(i));
+    b.release(training);
+    watch.open();
+    training.synchronize();
   }
   watch.check();
 }
