@@ -126,7 +126,7 @@ class shared_gpu {
   std::shared_ptr<customer> next_;
 };
 
-/// A GPU that fails to mark the end of a copy when it is told to.
+/// A GPU that cannot mark the end of the first copy after fail_once().
 class unmarking_gpu : public cuda::stream_device {
  public:
   explicit unmarking_gpu(const cuda::stream& copies) : cuda::stream_device(copies) {}
