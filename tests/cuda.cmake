@@ -11,10 +11,10 @@
 # Decoding by nvJPEG needs its header, and libjpeg-turbo, which stands in for its library beside the models.
 millrace_missing_of(without_nvjpeg nvjpeg jpeg)
 if(without_nvjpeg)
-  list(FILTER sources_cuda EXCLUDE REGEX "/(nvjpeg|resident_images)_test\\.cpp$")
+  list(FILTER sources_cuda EXCLUDE REGEX "/(nvjpeg|resident_images|image_ordering)_test\\.cpp$")
   set(nvjpeg_libraries "")
   foreach(component IN LISTS without_nvjpeg)
-    message(STATUS "tests/cuda/{nvjpeg,resident_images}_test.cpp are in no binary: ${millrace_${component}_WHY}")
+    message(STATUS "tests/cuda's tests of images on a GPU are in no binary: ${millrace_${component}_WHY}")
   endforeach()
 else()
   set(nvjpeg_libraries "millrace::jpeg")
@@ -100,11 +100,11 @@ if(MILLRACE_SANITIZE MATCHES "thread")
   endforeach()
 endif()
 
-# The tests of order, with copies of some headers that have defects in them: each must be found, on both models.
-# Header-only in every preset, so that bodies can be planted too.
+# The tests of order, of copies and of images, with copies of some headers that have defects in them: each must be
+# found, on both models. Header-only in every preset, so that bodies can be planted too.
 set(defects ${CMAKE_CURRENT_SOURCE_DIR}/cuda/defects.py)
 set(planted ${CMAKE_CURRENT_BINARY_DIR}/planted)
-file(GLOB_RECURSE changed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/millrace/device/detail/*.?pp
+file(GLOB_RECURSE changed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/millrace/device/*.?pp
      ${PROJECT_SOURCE_DIR}/include/millrace/cuda/*.hpp)
 add_custom_command(
   OUTPUT ${planted}/stamp
@@ -112,20 +112,28 @@ add_custom_command(
   COMMAND ${CMAKE_COMMAND} -E touch ${planted}/stamp
   DEPENDS ${defects} ${changed}
   COMMENT "Planting defects in copies of headers")
-foreach(model IN ITEMS fake threaded)
-  set(name cuda_defects_${model})
-  add_executable(${name} cuda/ordering_test.cpp ${planted}/stamp)
-  target_include_directories(${name} BEFORE PRIVATE ${planted})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/generated)
-  target_compile_options(${name} PRIVATE "SHELL:-include ${CMAKE_CURRENT_SOURCE_DIR}/cuda/planted.hpp")
-  target_link_libraries(${name} PRIVATE Catch2::Catch2WithMain millrace::core ${nvjpeg_libraries}
-                                        millrace_${model}_cuda millrace_developer)
-  set(ways kernels)
-  if(model STREQUAL "threaded" AND MILLRACE_SANITIZE MATCHES "thread")
-    set(ways kernels,races)
-  endif()
-  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${defects} check ${ways} $<TARGET_FILE:${name}>)
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
+set(defect_groups copies)
+set(copies_source cuda/ordering_test.cpp)
+set(images_source cuda/image_ordering_test.cpp)
+if(NOT without_nvjpeg)
+  list(APPEND defect_groups images)
+endif()
+foreach(group IN LISTS defect_groups)
+  foreach(model IN ITEMS fake threaded)
+    set(name cuda_defects_${group}_${model})
+    add_executable(${name} ${${group}_source} ${planted}/stamp)
+    target_include_directories(${name} BEFORE PRIVATE ${planted})
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/generated)
+    target_compile_options(${name} PRIVATE "SHELL:-include ${CMAKE_CURRENT_SOURCE_DIR}/cuda/planted.hpp")
+    target_link_libraries(${name} PRIVATE Catch2::Catch2WithMain millrace::core ${nvjpeg_libraries}
+                                          millrace_${model}_cuda millrace_developer)
+    set(ways kernels)
+    if(model STREQUAL "threaded" AND MILLRACE_SANITIZE MATCHES "thread")
+      set(ways kernels,races)
+    endif()
+    add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${defects} check ${group} ${ways} $<TARGET_FILE:${name}>)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
+  endforeach()
 endforeach()
 
 # nvcc, for what users write in a .cu, and for the kernels of the tests. Older ones than 13 are not tried.

@@ -20,10 +20,22 @@ struct gate {
   std::int64_t limit_ns;
 };
 
-struct look_twice_arguments {
-  const std::int64_t* numbers;
+struct numbers {
+  const std::int64_t* at;
   std::size_t n;
   std::int64_t from;
+};
+
+struct pixels {
+  const std::uint8_t* at;
+  std::size_t n;
+  int level;
+};
+
+/// `Seen`: numbers or pixels.
+template <class Seen>
+struct look_twice_arguments {
+  Seen seen;
   gate between;
   looks* found;
 };
@@ -66,25 +78,39 @@ __device__ inline void wait_for(gate g) {
 }
 
 /// How many of them are wrong.
-__device__ inline unsigned look(const look_twice_arguments& a) {
-  const volatile std::int64_t* numbers = a.numbers;  // volatile: from memory each time
+__device__ inline unsigned look(const numbers& a) {
+  const volatile std::int64_t* at = a.at;  // volatile: from memory each time
   unsigned wrong = 0;
-  for (std::size_t i = 0; i < a.n; ++i) wrong += numbers[i] != a.from + static_cast<std::int64_t>(i) ? 1U : 0U;
+  for (std::size_t i = 0; i < a.n; ++i) wrong += at[i] != a.from + static_cast<std::int64_t>(i) ? 1U : 0U;
+  return wrong;
+}
+__device__ inline unsigned look(const pixels& a) {
+  const volatile std::uint8_t* at = a.at;
+  unsigned wrong = 0;
+  for (std::size_t i = 0; i < a.n; ++i) {
+    const int off = at[i] - a.level;
+    wrong += off > next_to || off < -next_to ? 1U : 0U;
+  }
   return wrong;
 }
 
-__global__ void look_twice(look_twice_arguments a) {
-  a.found->first = look(a);
+template <class Seen>
+__device__ inline void look_twice(const look_twice_arguments<Seen>& a) {
+  a.found->first = look(a.seen);
   set(&a.found->begun);
   wait_for(a.between);
-  a.found->second = look(a);
+  a.found->second = look(a.seen);
   set(&a.found->ended);
 }
+
+__global__ void look_at_numbers(look_twice_arguments<numbers> a) { look_twice(a); }
+__global__ void look_at_pixels(look_twice_arguments<pixels> a) { look_twice(a); }
 
 __global__ void hold(gate g) { wait_for(g); }
 
 #ifndef __CUDACC__
-const bool known = threaded_cuda::know_kernel(look_twice) && threaded_cuda::know_kernel(hold);
+const bool known = threaded_cuda::know_kernel(look_at_numbers) && threaded_cuda::know_kernel(look_at_pixels) &&
+                   threaded_cuda::know_kernel(hold);
 #endif
 
 }  // namespace millrace::test::kernels
@@ -102,8 +128,14 @@ void launch(const void* kernel, void* argument, cudaStream_t stream) {
 
 void launch_look_twice(cudaStream_t stream, const std::int64_t* numbers, std::size_t n, std::int64_t from,
                        const int* gate, std::int64_t limit_ns, looks* found) {
-  kernels::look_twice_arguments argument{numbers, n, from, {gate, limit_ns}, found};
-  launch(reinterpret_cast<const void*>(kernels::look_twice), &argument, stream);
+  kernels::look_twice_arguments<kernels::numbers> argument{{numbers, n, from}, {gate, limit_ns}, found};
+  launch(reinterpret_cast<const void*>(kernels::look_at_numbers), &argument, stream);
+}
+
+void launch_look_twice_at_pixels(cudaStream_t stream, const std::uint8_t* pixels, std::size_t n, int level,
+                                 const int* gate, std::int64_t limit_ns, looks* found) {
+  kernels::look_twice_arguments<kernels::pixels> argument{{pixels, n, level}, {gate, limit_ns}, found};
+  launch(reinterpret_cast<const void*>(kernels::look_at_pixels), &argument, stream);
 }
 
 void launch_hold(cudaStream_t stream, const int* gate, std::int64_t limit_ns) {

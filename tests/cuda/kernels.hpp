@@ -19,10 +19,17 @@ struct looks {
   int ended = 0;
 };
 
+/// By how much a pixel may differ from the level that was encoded.
+inline constexpr int next_to = 4;
+
 /// Work on `stream` that looks whether the `n` numbers at `numbers` are `from`, `from` + 1 and so on, waits until *gate
 /// is not 0, `limit_ns` long at most, and looks again.
 void launch_look_twice(cudaStream_t stream, const std::int64_t* numbers, std::size_t n, std::int64_t from,
                        const int* gate, std::int64_t limit_ns, looks* found);
+
+/// The same for `n` pixels, each of which is `level`, or next to it as another decoder has it.
+void launch_look_twice_at_pixels(cudaStream_t stream, const std::uint8_t* pixels, std::size_t n, int level,
+                                 const int* gate, std::int64_t limit_ns, looks* found);
 
 /// Work on `stream` that does nothing until *gate is not 0, or `limit_ns` are over.
 void launch_hold(cudaStream_t stream, const int* gate, std::int64_t limit_ns);

@@ -50,6 +50,13 @@ class watch {
     launch_look_twice(stream, ids.as<std::int64_t>(), ids.elements(), from, &page_->gate, limit.count(),
                       &page_->all[used_++]);
   }
+  /// The same for pixels that are all about `level`.
+  void look_at_pixels(cudaStream_t stream, const tensor_view& pixels, int level,
+                      duration limit = std::chrono::seconds(2)) {
+    REQUIRE(used_ < most);
+    launch_look_twice_at_pixels(stream, pixels.as<std::uint8_t>(), pixels.bytes(), level, &page_->gate, limit.count(),
+                                &page_->all[used_++]);
+  }
   /// Nothing behind it on `stream` begins before the gate opens.
   void hold(cudaStream_t stream) {
     launch_hold(stream, &page_->gate, std::chrono::nanoseconds(std::chrono::seconds(2)).count());

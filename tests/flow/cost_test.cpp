@@ -5,8 +5,6 @@
 // What an item may cost: no allocation in the plain stages, no stack that grows with the number of items.
 
 #include <cstddef>
-#include <cstdlib>
-#include <new>
 #include <optional>
 #include <vector>
 
@@ -21,6 +19,7 @@
 
 #include "tests/flow/support.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/replaced_new.hpp"
 
 namespace mill = millrace;
 using mill::testing::virtual_loop;
@@ -29,17 +28,10 @@ namespace {
 std::size_t allocations = 0;
 }
 
-// Not inlined: g++ 12 would see malloc() meet operator delete and warn.
-#if !MILLRACE_ASAN && !MILLRACE_TSAN
-MILLRACE_NOINLINE void* operator new(std::size_t size) {
+bool millrace::test::allocation_fails() noexcept {
   ++allocations;
-  void* p = std::malloc(size == 0 ? 1 : size);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
+  return false;
 }
-MILLRACE_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
-MILLRACE_NOINLINE void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-#endif
 
 namespace {
 

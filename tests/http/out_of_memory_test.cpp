@@ -5,7 +5,6 @@
 
 #include <millrace/http/engine.hpp>
 
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
@@ -15,6 +14,7 @@
 #include <millrace/loop/make_event_loop.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/replaced_new.hpp"
 #include "tests/support/scripted_server.hpp"
 
 #if !MILLRACE_ASAN && !MILLRACE_TSAN
@@ -27,14 +27,7 @@ thread_local bool none_left = false;  // memory
 
 }  // namespace
 
-// Not inlined: g++ 12 would see malloc() meet operator delete and warn.
-MILLRACE_NOINLINE void* operator new(std::size_t size) {
-  void* const p = none_left ? nullptr : std::malloc(size);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-MILLRACE_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
-MILLRACE_NOINLINE void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+bool millrace::test::allocation_fails() noexcept { return none_left; }
 
 TEST_CASE("a transfer ends where there is no memory, and what has come of its body is read", "[http]") {
   constexpr std::size_t piece = 1000;

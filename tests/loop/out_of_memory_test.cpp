@@ -12,15 +12,14 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
 
 #include "tests/loop/loops.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/replaced_new.hpp"
 
 #if !MILLRACE_ASAN && !MILLRACE_TSAN
 
@@ -32,14 +31,7 @@ thread_local bool none_left = false;  // memory
 
 }  // namespace
 
-// Not inlined: g++ 12 would see malloc() meet operator delete and warn.
-MILLRACE_NOINLINE void* operator new(std::size_t size) {
-  void* const p = none_left ? nullptr : std::malloc(size);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-MILLRACE_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
-MILLRACE_NOINLINE void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+bool millrace::test::allocation_fails() noexcept { return none_left; }
 
 namespace {
 

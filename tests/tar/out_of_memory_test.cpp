@@ -4,7 +4,6 @@
 
 // A reader that runs out of memory in the middle of a member must not take for a header what comes next.
 
-#include <cstdlib>
 #include <new>
 #include <string>
 
@@ -12,6 +11,7 @@
 #include <millrace/tar/writer.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/replaced_new.hpp"
 #include "tests/tar/archives.hpp"
 
 #if !MILLRACE_ASAN && !MILLRACE_TSAN
@@ -20,19 +20,10 @@ namespace {
 thread_local int allocations_left = -1;  // negative: as many as one likes
 }
 
-// Not inlined: g++ 12 would see malloc() meet operator delete and warn.
-MILLRACE_NOINLINE void* operator new(std::size_t size) {
-  if (allocations_left == 0) {
-    allocations_left = -1;
-    throw std::bad_alloc();
-  }
-  if (allocations_left > 0) --allocations_left;
-  void* p = std::malloc(size == 0 ? 1 : size);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
+bool millrace::test::allocation_fails() noexcept {
+  if (allocations_left < 0) return false;
+  return --allocations_left < 0;  // the others after it succeed
 }
-MILLRACE_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
-MILLRACE_NOINLINE void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace {
 

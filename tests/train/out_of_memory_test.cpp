@@ -62,6 +62,7 @@
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/replaced_new.hpp"
 #include "tests/support/s3_server.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/tar/packers.hpp"
@@ -77,16 +78,10 @@ std::atomic<std::int64_t> fails_until{0};         // and the first one after it 
 
 }  // namespace
 
-// Not inlined: g++ 12 would see malloc() meet operator delete and warn.
-MILLRACE_NOINLINE void* operator new(std::size_t size) {
+bool millrace::test::allocation_fails() noexcept {
   const std::int64_t n = asked_for.fetch_add(1, std::memory_order_relaxed);
-  const bool fails = n >= fails_from.load(std::memory_order_relaxed) && n < fails_until.load(std::memory_order_relaxed);
-  void* const p = fails ? nullptr : std::malloc(size == 0 ? 1 : size);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
+  return n >= fails_from.load(std::memory_order_relaxed) && n < fails_until.load(std::memory_order_relaxed);
 }
-MILLRACE_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
-MILLRACE_NOINLINE void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace {
 
