@@ -623,7 +623,8 @@ void image_decoder::with_source(const bytes& data, const where& at, Use&& use, b
   detail::image_source* source = nullptr;
   try {
     const image_format format = image_format_of(data.view());
-    const std::string_view other = format == image_format::unknown ? other_image_format(data.view()) : std::string_view();
+    const bool known = format != image_format::unknown;
+    const std::string_view other = known ? std::string_view() : other_image_format(data.view());
     if (!other.empty()) throw decode_error("the image is " + std::string(other) + ": JPEG, PNG and WebP are decoded");
     source = &w->source_for(format, shared_->formats);
     source->open(data, options_.tolerate_corruption);
