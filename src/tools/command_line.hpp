@@ -54,7 +54,7 @@ inline std::string decimal(const std::string& text) {
   return good ? "" : "'" + text + "' is no number from 0 on";
 }
 
-/// What one thing may be at most, so that damaged data do not take all of the memory.
+/// The most bytes that one thing may have, so that damaged data do not take all of the memory.
 struct read_bounds {
   std::uint64_t member = mill::GiB;     ///< of a tar
   std::uint64_t line = 16 * mill::MiB;  ///< of a text

@@ -166,7 +166,7 @@ class change {
     s.key = key_in_tar(std::move(s.key), of, key_changed);
     return true;
   }
-  /// Whether --keys matches a key of the source.
+  /// True if --keys matches a key of the source.
   bool takes(const std::string& key) const { return keys_.empty() || ::fnmatch(keys_.c_str(), key.c_str(), 0) == 0; }
   bool takes_all_keys() const noexcept { return keys_.empty(); }
   bool shard_in_key() const noexcept { return shard_in_key_; }

@@ -136,8 +136,8 @@ class sample_source {
     if (objects_ != nullptr) return (*objects_)[shard].key(static_cast<std::size_t>(n));
     return format_ == mill::sample_format::tar ? std::string() : name_of(shards_[shard]) + '#' + std::to_string(n);
   }
-  /// Of how many samples of a shard the keys tell those of all: of each folder, whose name it is, and of one line or
-  /// record, whose key is the shard's name and a number. 0 for tars and objects, whose keys have no dots in a name.
+  /// The number of samples of a shard whose keys tell those of all: each folder's, whose name it is, and one line's or
+  /// record's, whose key is the shard's name and a number. 0 for tars and objects, whose keys have no dots in a name.
   std::uint64_t telling_keys(std::size_t shard) const {
     if (format_ == mill::sample_format::folders) return (*objects_)[shard].samples();
     const bool empty = shards_[shard].size == std::uint64_t{0};

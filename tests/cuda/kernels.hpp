@@ -27,7 +27,7 @@ inline constexpr int next_to = 4;
 void launch_look_twice(cudaStream_t stream, const std::int64_t* numbers, std::size_t n, std::int64_t from,
                        const int* gate, std::int64_t limit_ns, looks* found);
 
-/// The same for `n` pixels, each of which is `level`, or next to it as another decoder has it.
+/// Does the same for `n` pixels, each of which is `level`, or next to it as another decoder has it.
 void launch_look_twice_at_pixels(cudaStream_t stream, const std::uint8_t* pixels, std::size_t n, int level,
                                  const int* gate, std::int64_t limit_ns, looks* found);
 

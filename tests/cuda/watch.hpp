@@ -50,7 +50,7 @@ class watch {
     launch_look_twice(stream, ids.as<std::int64_t>(), ids.elements(), from, &page_->gate, limit.count(),
                       &page_->all[used_++]);
   }
-  /// The same for pixels that are all about `level`.
+  /// Does the same for pixels that are all about `level`.
   void look_at_pixels(cudaStream_t stream, const tensor_view& pixels, int level,
                       duration limit = std::chrono::seconds(2)) {
     REQUIRE(used_ < most);

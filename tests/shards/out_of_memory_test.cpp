@@ -6,7 +6,6 @@
 #include <millrace/shards/disk_cache.hpp>
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
@@ -19,6 +18,7 @@
 #include "tests/shards/cache_support.hpp"
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/replaced_new.hpp"
 
 #if !MILLRACE_ASAN && !MILLRACE_TSAN
 
@@ -31,14 +31,7 @@ thread_local std::int64_t failing = -1;  // how many allocations are left until 
 
 }  // namespace
 
-// Not inlined: g++ 12 would see malloc() meet operator delete and warn.
-MILLRACE_NOINLINE void* operator new(std::size_t size) {
-  void* const p = failing >= 0 && failing-- == 0 ? nullptr : std::malloc(size == 0 ? 1 : size);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-MILLRACE_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
-MILLRACE_NOINLINE void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+bool millrace::test::allocation_fails() noexcept { return failing >= 0 && failing-- == 0; }
 
 TEST_CASE("a claim whose making finds no memory is free", "[disk_cache]") {
   const test::cache_folder in;

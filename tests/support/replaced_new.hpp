@@ -14,7 +14,7 @@
 
 namespace millrace::test {
 
-/// Whether the allocation that is asked for now, on any thread, is to fail. Asks for no memory itself.
+/// True if the allocation that is asked for now, on any thread, is to fail. Asks for no memory itself.
 bool allocation_fails() noexcept;
 
 }  // namespace millrace::test

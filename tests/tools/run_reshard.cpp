@@ -338,7 +338,7 @@ void check_bounds(const tools_under_test& t) {
   require_said(run(t.reshard + " " + in + " " + out + " --no-shuffle --max-member 2999"), 1, wrong);
   require_said(run(t.reshard + " " + in + " " + out + " --no-shuffle --read-back --max-member 3000"), 0,
                "read back, and agrees");
-  // Of a compressed one, too.
+  // So does a compressed one.
   require(run("gzip " + in + "/a.tar").status == 0, "no gzip");
   require_said(run(t.ls + " " + in + " --max-member 2999"), 1, wrong);
   require_said(run(t.ls + " " + in), 0, "k  txt 3.00 kB (text)");

@@ -29,7 +29,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What so many slots take of the disk, for messages.
+/// The bytes that so many slots take of the disk, for messages.
 MILLRACE_INLINE std::string shown_slots(std::uint64_t n) {
   return format_bytes(static_cast<double>(n * disk_slots::slot_bytes));
 }
