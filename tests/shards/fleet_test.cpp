@@ -59,6 +59,23 @@ TEST_CASE("a fleet follows a store that takes half as many requests, or twice as
     o.later_limit = factor * o.limit;
     check(factor < 1 ? "half" : "twice", o);
   }
+  fleet_options o = small(0);  // the ranks take all that comes: their rates become alike again
+  o.ranks = 32;
+  o.limit *= 2;
+  o.seconds = 90;
+  o.later_limit = 2 * o.limit;
+  check("no bound, twice", o);
+}
+
+TEST_CASE("one refusal as it starts does not slow a client beside a store that is well", "[fleet]") {
+  fleet_options o;
+  o.ranks = 1;
+  o.seconds = 6;
+  const double undisturbed = run_fleet(o).mean_rate;
+  for (const std::uint64_t stray : {1, 3, 20}) {
+    o.stray = stray;
+    CHECK(run_fleet(o).mean_rate > 0.9 * undisturbed);
+  }
 }
 
 TEST_CASE("under refusals parts are as long as .part allows", "[fleet]") {
@@ -76,6 +93,7 @@ TEST_CASE("under refusals parts are as long as .part allows", "[fleet]") {
 TEST_CASE("the patience with a store that refuses everything ends", "[fleet]") {
   fleet_options o = small(30e6);
   o.ranks = 2;
+  o.seconds = 60;  // each of the requests that wait for their turn finds out when it comes
   o.limit = 0.001;
   o.burst = 0;
   o.retry.patience = 20s;
@@ -85,7 +103,7 @@ TEST_CASE("the patience with a store that refuses everything ends", "[fleet]") {
   CHECK(r.requests < 400);
 }
 
-TEST_CASE("256 and 1,000 ranks share the 5,500 requests a second of a prefix", "[fleet][slow]") {
+TEST_CASE("64, 256 and 1,000 ranks share the 5,500 requests a second of a prefix", "[fleet][slow]") {
   for (const int ranks : {256, 1000}) {
     for (const double demand : {3e6, 10e6, 30e6, 0.0}) {
       for (const double burst : {0.1, 5.0}) {
@@ -95,6 +113,18 @@ TEST_CASE("256 and 1,000 ranks share the 5,500 requests a second of a prefix", "
         o.burst = burst;
         check("steady", o);
       }
+    }
+  }
+  for (const int ranks : {64, 256, 1000}) {
+    fleet_options o;
+    o.ranks = ranks;
+    // A share of 86 requests a second, and later of twice as many, takes more memory than the default.
+    if (ranks == 64) o.fetch.window = 64 * MiB;
+    o.seconds = 60;
+    check("no bound", o);
+    for (const double factor : {0.5, 2.0}) {
+      o.later_limit = factor * o.limit;
+      check(factor < 1 ? "no bound, half" : "no bound, twice", o);
     }
   }
 }

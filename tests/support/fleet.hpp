@@ -37,11 +37,13 @@ namespace millrace::test {
 class fleet_options {
  public:
   int ranks = 8;
-  double demand = 0;       ///< bytes in a second that each rank takes; 0: all that come
-  double seconds = 30;     ///< of which the first third counts for nothing
-  double limit = 5500;     ///< requests in a second that the store takes
-  double later_limit = 0;  ///< the same in the second half of the time; 0: the same
-  double burst = 0.1;      ///< seconds of these that it takes at once
+  double demand = 0;        ///< bytes in a second that each rank takes; 0: all that come
+  double seconds = 30;      ///< of which the first third counts for nothing
+  double limit = 5500;      ///< requests in a second that the store takes
+  double later_limit = 0;   ///< the same in the second half of the time; 0: the same
+  double burst = 0.1;       ///< seconds of these that it takes at once
+  std::uint64_t stray = 0;  ///< the number, from 1, of a request that it refuses whatever the rate; 0: none
+  std::uint64_t seed = 1;   ///< of the times that requests take, and of pauses
   std::size_t object = 140'000'000;
   fetch_options fetch = {};
   retry_options retry = {};
@@ -51,12 +53,14 @@ class fleet_result {
  public:
   int dead = 0;  ///< ranks that ended with an error
   std::string why;
-  double goodput = 0;  ///< bytes that the ranks got, of the most that they could have got
-  double jain = 0;     ///< Jain's index of fairness, of the ranks' rates: 1 where all are the same
-  double slowest = 0;  ///< bytes in a second
+  double goodput = 0;    ///< bytes that the ranks got, of the most that they could have got
+  double jain = 0;       ///< Jain's index of fairness, of the ranks' rates: 1 where all are the same
+  double mean_rate = 0;  ///< bytes in a second of a rank
+  double slowest = 0;    ///< the same of the slowest
   std::uint64_t requests = 0;
   std::uint64_t first_second = 0;
-  double refused = 0;  ///< share of the requests after the first third
+  std::uint64_t refused_first = 0;  ///< of those
+  double refused = 0;               ///< share of the requests after the first third
   double mean_part = 0;
 };
 
@@ -83,8 +87,9 @@ class store_model {
     const double rate = limit(now);
     tokens_ = std::min(rate * options_.burst, tokens_ + (now - last_) * rate);
     last_ = now;
-    if (tokens_ < 1) {
+    if (tokens_ < 1 || requests == options_.stray) {
       if (counted_from_) ++refused_;
+      if (now < 1) ++refused_first;
       return false;
     }
     tokens_ -= 1;
@@ -120,6 +125,7 @@ class store_model {
   double mean_part() const { return bytes_ / static_cast<double>(std::max<std::uint64_t>(parts_, 1)); }
   std::uint64_t requests = 0;
   std::uint64_t first_second = 0;
+  std::uint64_t refused_first = 0;
 
  private:
   const fleet_options& options_;
@@ -145,7 +151,7 @@ class fleet_storage final : public storage {
         retry_(o.retry),
         began_(began),
         rank_(rank),
-        random_(static_cast<std::uint64_t>(1000 + rank), 0, 0),
+        random_(o.seed, static_cast<std::uint64_t>(1 + rank), 0),
         quota_(o.retry.quota) {}
 
   bool serves(std::string_view) const noexcept override { return true; }
@@ -263,10 +269,12 @@ inline fleet_result run_fleet(const fleet_options& o) {
     return o.demand > 0 ? std::min(most, o.demand * o.ranks) : most;
   };
   const double best_mean = (best(0) / 6 + best(o.seconds) / 2) / (2.0 / 3);
+  result.mean_rate = sum / o.ranks;
   result.goodput = sum / best_mean;
   result.jain = squares > 0 ? sum * sum / (o.ranks * squares) : 0;
   result.requests = model.requests;
   result.first_second = model.first_second;
+  result.refused_first = model.refused_first;
   result.refused = model.refused();
   result.mean_part = model.mean_part();
   return result;

@@ -20,11 +20,13 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// How many requests of a client may begin in a second, where a store refuses some of them: additive increase,
 /// multiplicative decrease (Chiu and Jain 1989).
 ///
-/// No limit until one is refused. Then half of what began in the last second; a client that is refused as it starts
-/// begins at `first_limit`, as all of its fleet do. Each further refusal takes a twentieth, and each success adds
-/// `step`, or `stride` once `quiet` of them have come in a row. So a client is refused more often the more it asks for:
-/// all come to the same rate. A limit of which less than half is used does not grow, and is lifted after 4 * quiet
-/// successes in a row. A burst of refusals counts once: only requests begun after the latest cut do. Reads no clock.
+/// There is no limit until two requests are refused with less than `quiet` successes between them: one refusal alone is
+/// forgiven. Then it is half of what began in the last second; a client that is refused as it starts begins at
+/// `first_limit`, as all of its fleet do, and comes up by `start_step` with each success until the next refusal. Each
+/// further refusal takes `cut` of the limit, and each success adds `step`, or `stride` after `quiet` of them in a row:
+/// who asks for more is refused more often, which makes all rates alike. A limit of which less than half is used does
+/// not grow, and is lifted after 4 * quiet successes in a row. A burst of refusals cuts once: only those of requests
+/// begun after the latest cut count. Reads no clock.
 class request_rate {
  public:
   bool limited() const noexcept { return limit_ < std::numeric_limits<double>::infinity(); }
@@ -44,16 +46,18 @@ class request_rate {
   static constexpr double least = 0.1;  // requests in a second
   static constexpr double first_limit = 4;
   static constexpr duration starting = std::chrono::seconds(2);
-  static constexpr double kept = 0.95;
-  static constexpr double step = 0.03;
-  static constexpr double stride = 0.25;
-  static constexpr std::size_t quiet = 60;
+  static constexpr double start_step = 0.25;
+  static constexpr double cut = 0.06;
+  static constexpr double step = 0.05;
+  static constexpr double stride = 0.12;
+  static constexpr std::size_t quiet = 30;
 
   /// Requests that began in the second before `now`, by a count of which a part fades away with time.
   double recent(time_point now) const noexcept;
 
   double limit_ = std::numeric_limits<double>::infinity();
-  std::size_t row_ = 0;  // successes since the latest cut
+  std::size_t row_ = quiet;  // successes since the latest refusal that counted
+  bool starts_ = false;      // the latest cut was to first_limit
   time_point cut_{};
   time_point next_{};
   double count_ = 0;

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
@@ -18,7 +18,7 @@
 namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE double request_rate::recent(time_point now) const noexcept {
-  return count_ * std::exp(-1e-9 * static_cast<double>((now - counted_).count()));
+  return count_ * __builtin_exp(-1e-9 * static_cast<double>((now - counted_).count()));
 }
 
 MILLRACE_INLINE void request_rate::begun(time_point now) noexcept {
@@ -29,19 +29,19 @@ MILLRACE_INLINE void request_rate::begun(time_point now) noexcept {
 }
 
 MILLRACE_INLINE void request_rate::refused(time_point begun, time_point now, double jitter) noexcept {
-  if (limited() && begun < cut_) return;
-  const bool starts = now - first_ < starting;
-  limit_ = std::max(least, starts ? first_limit : limited() ? kept * limit_ : recent(now) / 2);
-  row_ = starts ? quiet : 0;  // nothing is known of the store: the limit grows by strides
+  if (begun < cut_) return;
+  if (std::exchange(row_, 0) >= quiet && !limited()) return;  // it is alone
+  starts_ = now - first_ < starting;
+  limit_ = std::max(least, starts_ ? first_limit : limited() ? (1 - cut) * limit_ : recent(now) / 2);
   cut_ = now;
   next_ = added(now, nanoseconds(1e9 * std::clamp(jitter, 0.0, 1.0) / limit_));
 }
 
 MILLRACE_INLINE void request_rate::succeeded(time_point now) noexcept {
-  if (!limited()) return;
   ++row_;
+  if (!limited()) return;
   if (limit_ < 2 * recent(now)) {
-    limit_ += row_ > quiet ? stride : step;
+    limit_ += starts_ ? start_step : row_ > quiet ? stride : step;
   } else if (row_ > 4 * quiet) {
     limit_ = std::numeric_limits<double>::infinity();
   }

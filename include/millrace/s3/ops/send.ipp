@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/coro/detail/log.hpp>
