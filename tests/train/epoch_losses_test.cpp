@@ -399,7 +399,7 @@ TEST_CASE("what a training will cost is said before anything is read, and which 
   o.tracks = 0;
   o.bytes = 0;
   CHECK_THAT(data.open(o).plan(),
-             Contains("Chosen: 48 tracks of slices of 8 samples, by the number of samples, their size and the number "
+             Contains("Chosen: 6 tracks of slices of 8 samples, by the number of samples, their size and the number "
                       "of ranks; 134 MB of memory on each rank") &&
                  !Contains("are many"));
   CHECK(data.store->requests == 0);
