@@ -105,17 +105,6 @@ TEST_CASE("a listing whose pages go in circles ends", "[s3][list]") {
   }
 }
 
-TEST_CASE("of many keys each is new once, in any order", "[s3][list]") {
-  const std::size_t ordered = GENERATE(0u, 1u, 100u, 5000u);  // so many ascend at first
-  s3::detail::given_keys given;
-  const auto key = [](std::size_t i) { return "train/" + std::to_string(100'000 + i); };
-  for (std::size_t i = 0; i < ordered; ++i) REQUIRE(given.is_new(key(10'000 + i)));
-  for (std::size_t i = 10'000; i-- > 0;) REQUIRE(given.is_new(key(i)));
-  CHECK(given.size() == ordered + 10'000);
-  for (std::size_t i = 0; i < ordered + 10'000; ++i) REQUIRE_FALSE(given.is_new(key(i)));
-  CHECK(given.size() == ordered + 10'000);
-}
-
 TEST_CASE("pages that repeat under new tokens end the listing", "[s3][list]") {
   for (const std::size_t around : {1, 2, 5}) {
     INFO(around << " pages again and again");

@@ -275,9 +275,14 @@ TEST_CASE("a store that lists in an order of its own is listed page after page, 
   names keys = of_numbers("p/%05zu", 3000);
   rng random(5);
   for (std::size_t i = keys.size(); i > 1; --i) std::swap(keys[i - 1], keys[random.below(i)]);
-  const listing got{key_store(keys)};
+  key_store store(keys);
+  const listing got{store};
   CHECK(got.keys == keys);
   CHECK(got.ranges == 0);
+  // Keys that pages share are given once, too.
+  store.overlap = 7;
+  const listing shared{store};
+  CHECK(shared.keys == keys);
 }
 
 TEST_CASE("where ranges do not join, the rest is listed page after page, which the log says", "[s3][list]") {
