@@ -507,7 +507,7 @@ inline std::string with_token(std::string_view document, std::string_view access
     const char c = document[i];
     if (c == '"') {
       const std::size_t begin = i++;
-      while (document[i] != '"') i += document[i] == '\\' ? 2 : 1;
+      while (document[i] != '"') i += document[i] == '\\' ? 2u : 1u;
       const std::string_view text = document.substr(begin, i + 1 - begin);
       if (depth == 1 && !of_value) name = text;
       const bool member = depth == 1 && of_value;
