@@ -14,6 +14,8 @@ function(millrace_add_compiled folder)
     add_library(millrace_compiled STATIC EXCLUDE_FROM_ALL ${folder}/millrace.cpp)
     add_library(millrace::compiled ALIAS millrace_compiled)
     set_target_properties(millrace_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    # Else g++ inlines none of the bodies into one another, as another library might replace them.
+    target_compile_options(millrace_compiled PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-semantic-interposition>)
     target_compile_definitions(millrace_compiled INTERFACE MILLRACE_SEPARATE_COMPILATION)
     target_link_libraries(millrace_compiled PUBLIC millrace::millrace)
   endif()

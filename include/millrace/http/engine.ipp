@@ -354,14 +354,6 @@ MILLRACE_INLINE void engine::collect() noexcept {
 
 namespace millrace::inline MILLRACE_ABI::http::detail {
 
-MILLRACE_INLINE void store_past_caches(sixteen* to, const sixteen& what) noexcept {
-#if defined(__clang__)
-  __builtin_nontemporal_store(what, to);
-#else
-  __builtin_ia32_movntdq(to, what);
-#endif
-}
-
 MILLRACE_INLINE void copy_past_caches(void* to, const void* from, std::size_t size) noexcept {
   auto* out = static_cast<unsigned char*>(to);
   const auto* in = static_cast<const unsigned char*>(from);
@@ -377,7 +369,13 @@ MILLRACE_INLINE void copy_past_caches(void* to, const void* from, std::size_t si
       sixteen four[4];
       std::memcpy(four, in, line);
       auto* const target = reinterpret_cast<sixteen*>(out);
-      for (std::size_t i = 0; i < 4; ++i) store_past_caches(target + i, four[i]);
+      for (std::size_t i = 0; i < 4; ++i) {
+#if defined(__clang__)
+        __builtin_nontemporal_store(four[i], target + i);
+#else
+        __builtin_ia32_movntdq(target + i, four[i]);
+#endif
+      }
     }
     __builtin_ia32_sfence();  // such stores are not ordered with those that publish the data
   }
