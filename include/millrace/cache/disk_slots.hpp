@@ -111,7 +111,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// Keeps what is under a prefix of URLs from being given away, as what is read is.
   void protect(std::string_view prefix);
 
-  /// Whether the index is still in the folder, and whole, and this is the process that has opened it: a child of fork()
+  /// True if the index is still in the folder, and whole, and this is the process that has opened it: a child of fork()
   /// has none of its locks. Costs one fstat(2).
   bool intact() const noexcept;
   /// Whether the folder has an index: after intact() has said no, that of another process.
@@ -123,7 +123,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// there, at most those that are asked for.
   std::uint64_t listed_bytes(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
 
-  /// Whether a slot's header has room for the name, ETag and encoding of a version.
+  /// True if a slot's header has room for the name, ETag and encoding of a version.
   static bool fits(const cached_version& version) noexcept;
 
   class reading {

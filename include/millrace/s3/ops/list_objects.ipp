@@ -458,7 +458,7 @@ class given_keys {
   std::size_t size() const noexcept { return count_; }
 
  private:
-  /// Of the hashes that are there, with room for as many again.
+  /// Makes a table of the hashes that are there, with room for as many again.
   void make_table() {
     std::size_t entries = 1024;
     while (entries < 4 * count_) entries *= 2;
