@@ -59,8 +59,7 @@ MILLRACE_INLINE tar::reader index_reader(const shard& object, bool headers_only,
   return tar::reader(object.shown(), how);
 }
 
-MILLRACE_INLINE std::uint64_t mean_member_of(const shard& object, const bytes& head,
-                                             std::uint64_t max_member) {
+MILLRACE_INLINE std::uint64_t mean_member_of(const shard& object, const bytes& head, std::uint64_t max_member) {
   tar::reader reader = index_reader(object, true, max_member);
   reader.feed(head);
   tar::entry e;
