@@ -570,10 +570,9 @@ mill::task<void> read_back(job& j, bool& good) {
     const std::shared_ptr<const mill::storage> from = j.target().from();
     auto one = [from](mill::shard s) {
       mill::index_shard_options by_reading;
-      by_reading.way = mill::index_way::stream;
       by_reading.verify = false;  // the comparison is what follows
-      by_reading.max_member = UINT64_MAX;
-      return mill::index_shard(from, std::move(s), std::string("it"), by_reading);
+      auto tars = mill::tar_shards({.way = mill::index_way::stream, .max_member = UINT64_MAX});
+      return mill::index_shard(from, std::move(s), std::string("it"), std::move(tars), by_reading);
     };
     mill::stream<mill::shard_index> indexes =
         mill::from_range(std::move(shards)) | mill::map_concurrent(std::move(one), {.limit = 4});

@@ -20,10 +20,10 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/index/array_shards.hpp>
+#include <millrace/formats/array_shards.hpp>
+#include <millrace/formats/mds.hpp>
 #include <millrace/index/dali_index.hpp>
 #include <millrace/index/index_set.hpp>
-#include <millrace/index/mds.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/index/shard_list.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -67,7 +67,8 @@ std::string scanned(const mill::shard_format& format, const std::string& url, co
     mill::shard object(url);
     if (size_known) object.size = file.size();
     const std::unique_ptr<mill::shard_scanner> scanner = format.scanner("x", object, std::move(metadata));
-    for (std::size_t at = 0; at < file.size(); at += piece) scanner->add(std::string_view(file).substr(at, piece));
+    for (std::size_t at = 0; at < file.size(); at += piece)
+      scanner->add(mill::bytes::copy(std::string_view(file).substr(at, piece)));
     return scanner->finish(file.size(), "").text();
   } catch (const mill::error&) {
     return {};
@@ -79,7 +80,7 @@ void read_samples(const mill::shard_format& format, const std::string& index_tex
   try {
     std::string_view rest = index_text;
     const mill::shard_index index = mill::shard_index::read(rest, "f");
-    if (index.format() != mill::sample_format::described) return;
+    if (index.layout() != mill::row_layout::records) return;
     const auto reader = format.reader(index);
     static_cast<void>(format.fields(index));
     for (std::size_t i = 0; i < index.samples() && i < 100; ++i) {
@@ -90,7 +91,7 @@ void read_samples(const mill::shard_format& format, const std::string& index_tex
       s.key = "k";
       const std::string_view record = std::string_view(file).substr(begin, end - begin);
       try {
-        reader->fill(s, i, mill::bytes::copy(record));
+        reader->fill(s, index.rows_of(i), i, mill::bytes::copy(record));
       } catch (const mill::decode_error&) {
       }
     }

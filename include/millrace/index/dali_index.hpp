@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <millrace/base/error.hpp>
-#include <millrace/index/index_builder.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/tar/entry.hpp>
 #include <millrace/text/text.hpp>
@@ -69,7 +69,7 @@ inline shard_index read_dali_index(std::string_view text, std::string name, std:
       head.size() == 2 ? text::parse_decimal<std::uint64_t>(head[1]) : std::nullopt;
   if (!count) fail("the first line is not a version and a number of samples");
 
-  index_builder builder(std::move(name), file, index_builder::checksums::none);
+  tar_index_builder builder(std::move(name), file, tar_index_builder::checksums::none);
   const std::size_t columns = named ? 4 : 3;
   std::uint64_t behind = 0;
   std::uint64_t lines = 0;
