@@ -19,6 +19,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/formats/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/shards/sample.hpp>

@@ -31,6 +31,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/detail/samples_sum.hpp>
 #include <millrace/index/write_shards.hpp>
 #include <millrace/loader/run.hpp>

@@ -20,6 +20,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/resident_storage.hpp>

@@ -22,6 +22,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/hedged_storage.hpp>
 #include <millrace/shards/resident_storage.hpp>

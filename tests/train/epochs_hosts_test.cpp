@@ -17,6 +17,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/virtual_loop.hpp>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/index/write_shards.hpp>
 #include <millrace/loader/runtime.hpp>

@@ -24,6 +24,7 @@
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/formats/mds.hpp>
+#include <millrace/formats/object_samples.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/train/dataset.hpp>
