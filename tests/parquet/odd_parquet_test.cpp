@@ -310,7 +310,8 @@ TEST_CASE("a Parquet row group that takes more memory than its bound is no damag
              Contains("row group 0, column \"t\": parquet: the row group takes more than 8.39 MB of memory") &&
                  Contains("parquet_options::memory allows more"));
   const failure_policy skip{.then = on_failure::skip, .report = false};
-  CHECK_THAT(said_of({{"a.parquet", file}}, {.memory = 8 * MiB}, skip), Contains("parquet_options::memory allows more"));
+  CHECK_THAT(said_of({{"a.parquet", file}}, {.memory = 8 * MiB}, skip),
+             Contains("parquet_options::memory allows more"));
   // Its pages are looked at in pieces of 5,000 bytes, without memory of the bound.
   CHECK_THAT(millrace_test::failure_of(file, {.memory = 1}), Contains("parquet_options::memory allows more"));
   // A page that claims a megabyte, more than all have: after its type stands its length, as a number of 3 bytes.

@@ -72,8 +72,8 @@ std::pair<std::string, std::string> megatron_files(const std::vector<std::string
   std::string ends = number(0, 8);
   std::uint64_t end = 0;
   for (const std::size_t d : documents) ends += number(end += d, 8);
-  return {bin, std::string("MMIDIDX\0\0", 9) + number(1, 8) + number(token == 2 ? 8 : 4, 1) + number(sequences.size(), 8) +
-                   number(documents.size() + 1, 8) + sizes + pointers + ends};
+  return {bin, std::string("MMIDIDX\0\0", 9) + number(1, 8) + number(token == 2 ? 8 : 4, 1) +
+                   number(sequences.size(), 8) + number(documents.size() + 1, 8) + sizes + pointers + ends};
 }
 
 std::string drawn(rng& random, std::size_t bytes) {
