@@ -525,7 +525,7 @@ mill::task<void> shuffle(job& j, tools::shuffle_spool& spool) {
   for (const tools::output_count& c : j.counts) all += c.bytes;
   j.line.begin("2/2 writing", all, 0);
   for (std::size_t i = 0; i < j.outputs.size(); ++i) {
-    mill::async_generator<mill::sample> sorted = tools::shuffle_spool::shuffled(&spool, i);
+    mill::async_generator<mill::sample> sorted = tools::shuffle_spool::shuffled(&spool, i, &j.source.shards());
     mill::async_generator<mill::sample> in = watched(j, std::move(sorted), done, samples);
     co_await write(j, i, std::move(in), go_on);
   }

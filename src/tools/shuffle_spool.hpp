@@ -177,29 +177,35 @@ class shuffle_spool {
   }
 
   /// The samples of an output, in the order of their numbers; but one that has the key of the one before it waits until
-  /// another one has come, as two of one key side by side would be read as one. The spool must outlive it.
-  static mill::async_generator<mill::sample> shuffled(shuffle_spool* self, std::size_t output) {
-    std::deque<mill::sample> waiting;
+  /// another one has come, as two of one key side by side would be read as one. `shards`: those of the source, for
+  /// errors. They and the spool must outlive it.
+  static mill::async_generator<mill::sample> shuffled(shuffle_spool* self, std::size_t output,
+                                                      const std::vector<mill::shard>* shards) {
+    std::deque<placed_sample> waiting;  // the first has the key of the one before it
     std::string key;
+    place_in_source before;
     for (std::size_t i = 0; i < self->of_output_; ++i) {
-      mill::stream<mill::sample> all(sorted(self, output * self->of_output_ + i));
-      while (std::optional<mill::sample> s = co_await all.next()) {
-        if (s->key == key) {
-          waiting.push_back(compact_slices(std::move(*s)));
-          if (waiting.size() > 4096) too_many_of(waiting.front());
+      mill::stream<placed_sample> all(sorted(self, output * self->of_output_ + i));
+      while (std::optional<placed_sample> s = co_await all.next()) {
+        if (s->it.key == key) {
+          s->it = compact_slices(std::move(s->it));
+          waiting.push_back(std::move(*s));
+          if (waiting.size() > 4096) too_many_of(waiting.front(), before, *shards);
           continue;
         }
-        key = s->key;
-        co_yield mill::give(*s);
-        while (!waiting.empty() && waiting.front().key != key) {
-          mill::sample late = std::move(waiting.front());
+        key = s->it.key;
+        before = {s->shard, s->ordinal};
+        co_yield mill::give(s->it);
+        while (!waiting.empty() && waiting.front().it.key != key) {
+          placed_sample late = std::move(waiting.front());
           waiting.pop_front();
-          key = late.key;
-          co_yield mill::give(late);
+          key = late.it.key;
+          before = {late.shard, late.ordinal};
+          co_yield mill::give(late.it);
         }
       }
     }
-    if (!waiting.empty()) too_many_of(waiting.front());
+    if (!waiting.empty()) too_many_of(waiting.front(), before, *shards);
   }
 
   /// Free bytes of a folder's disk, of the nearest folder above it that is there.
@@ -239,11 +245,13 @@ class shuffle_spool {
   [[noreturn]] static void failed(int error, const char* what, const std::string& name) {
     throw mill::io_error::of(error, what, mill::where{name, std::nullopt, {}});
   }
-  [[noreturn]] static void too_many_of(const mill::sample& s) {
-    throw mill::archive_error(
-        "the samples with this key cannot be kept apart, as there are too many of them: "
-        "--shard-in-key makes keys of different shards different",
-        mill::where{{}, std::nullopt, s.key});
+  [[noreturn]] static void too_many_of(const placed_sample& s, const place_in_source& before,
+                                       const std::vector<mill::shard>& shards) {
+    throw mill::archive_error("its sample " + std::to_string(s.ordinal) + " and sample " +
+                                  std::to_string(before.ordinal) + " of " + shards[before.shard].shown() +
+                                  " have the same key, and cannot be kept apart, as there are too many of that key: "
+                                  "--shard-in-key makes keys of different shards different",
+                              mill::where{shards[s.shard].shown(), std::nullopt, s.it.key});
   }
   [[noreturn]] void not_of_this_job(const std::string& difference) const {
     throw mill::configuration_error("the folder is of another job, or of another version of the source: " + difference +
@@ -430,7 +438,7 @@ class shuffle_spool {
     co_return std::move(data);
   }
 
-  static mill::async_generator<mill::sample> sorted(shuffle_spool* self, std::size_t number) {
+  static mill::async_generator<placed_sample> sorted(shuffle_spool* self, std::size_t number) {
     const mill::coroutine_context here = co_await mill::this_context();
     const std::size_t most = std::clamp<std::size_t>(self->memory_ / 64, mill::MiB, 8 * mill::MiB);
     const mill::slab_pool slabs = here.runtime().slabs(most);
@@ -462,7 +470,9 @@ class shuffle_spool {
                                   mill::where{all->name(), (*all)[i].offset, {}});
         }
         at += length;
-        co_yield mill::give(*s);
+        const std::uint64_t place = (*all)[i].place;
+        placed_sample out(place >> 40, place & ((std::uint64_t{1} << 40) - 1), std::move(*s));
+        co_yield mill::give(out);
       }
     }
     // Once more only after a kill: the memory is for the next run's file.

@@ -80,6 +80,7 @@ TEST_CASE("samples with recordings become batches of values, lengths, labels and
   CHECK(all[1].field("label").values<std::int64_t>()[3] == 7);
   CHECK(all[1].field("audio_lengths").values<std::int64_t>()[3] == 800);
   CHECK(all[1].tags<origin>()[3].ordinal == 7);
+  CHECK(std::string((from_range(recordings(1)) | decode_audio(parts)).bounds().back().name) == "decode_audio");
 }
 
 TEST_CASE("of several recordings the first is taken, and one line says so") {

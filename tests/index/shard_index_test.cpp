@@ -30,6 +30,7 @@
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/scanned.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -591,6 +592,29 @@ TEST_CASE("a store without ranges, or one that does not say sizes, is read as a 
   store->tells_size = false;
   const shard_index sizeless = indexed(store, {.way = index_way::headers});
   CHECK(sizeless == sequential);
+}
+
+TEST_CASE("an index is made with a line on bytes that follow its tar, and of none that begins with zeros") {
+  const std::string zeros(100'000, '\0');
+  std::string hole = plain_archive() + zeros + plain_archive();
+  const std::string wanted =
+      "x.tar: the archive ends with zeros at byte " + std::to_string(plain_archive().size() - 1024);
+  for (const index_way way : {index_way::stream, index_way::headers}) {
+    test::captured_stderr said(test::captured_stderr::into::pipe);
+    const auto made = [way](const std::string& archive) {
+      testing::virtual_loop loop;
+      const auto store = std::make_shared<const memory_store>(archive);
+      return block_on(loop, index_shard(store, shard("mem:x.tar"), "x.tar", {.way = way, .part = 64 * KiB}));
+    };
+    CHECK(made(hole).samples() == 2);
+    CHECK_THAT(said.text(), Catch::Matchers::Contains(wanted) &&
+                                Catch::Matchers::Contains("and bytes other than zero follow at byte " +
+                                                          std::to_string(plain_archive().size() + zeros.size())));
+    CHECK_THROWS_WITH(made(std::string(32'768, '\0') + "\1CD001\1" + zeros),
+                      Catch::Matchers::Contains("not a tar archive, but an ISO 9660 image"));
+    CHECK_THROWS_WITH(made(zeros + "data and more"),
+                      Catch::Matchers::Contains("not a tar archive: it begins with zeros"));
+  }
 }
 
 TEST_CASE("a shard that is not the one that was listed is not indexed") {

@@ -6,8 +6,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
@@ -22,6 +25,7 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loader/run.hpp>
+#include <millrace/records/tokens.hpp>
 
 #include "tests/support/catch.hpp"
 
@@ -302,8 +306,18 @@ TEST_CASE("a stage that is made of several has one line, under the name that the
   CHECK(filled.stages[1].jobs.count == 40);
   auto bounded = numbers(40) | fill_batches(memory, fill);
   for (const stage_bounds& b : bounded.bounds()) CHECK(std::string(b.name) == "fill_batches");
+  const auto named = [](const std::vector<stage_bounds>& all) {
+    std::set<std::string> each;
+    for (const stage_bounds& b : all) each.insert(b.name);
+    return each;
+  };
+  using written = std::set<std::string>;
   const auto no_samples = []() -> async_generator<sample> { co_return; };
-  CHECK(std::string((no_samples() | decode_arrays()).bounds().back().name) == "decode_arrays");
+  CHECK(named((no_samples() | decode_arrays()).bounds()) == written{"decode_arrays"});
+  CHECK(named((no_samples() | decode_arrays() | batch(2)).bounds()) == written{"batch", "decode_arrays"});
+  const auto no_lines = []() -> async_generator<line_batch> { co_return; };
+  const auto letters = [](std::string_view line) { return std::vector<int>(line.begin(), line.end()); };
+  CHECK(named((no_lines() | tokens(letters)).bounds()) == written{"tokens"});
 }
 
 TEST_CASE("the verdict on what a stage waits for names options of that stage", "[slow]") {

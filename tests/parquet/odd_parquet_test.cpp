@@ -6,13 +6,17 @@
 
 #include <millrace/parquet.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <parquet/file_reader.h>
 
 #include <millrace/index/shard_index.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -97,26 +101,34 @@ std::string written(const std::shared_ptr<arrow::Table>& table, ::parquet::Write
   return need_ok(out->Finish())->ToString();
 }
 
+std::shared_ptr<::parquet::FileMetaData> read_metadata(const std::string& file) {
+  return ::parquet::ReadMetaData(std::make_shared<arrow::io::BufferReader>(arrow::Buffer::FromString(file)));
+}
+
 /// The failure or the samples of a training of these files.
-std::string said_of(const std::vector<std::pair<std::string, std::string>>& files, parquet_options how = {}) {
+std::string said_of(const std::vector<std::pair<std::string, std::string>>& files, parquet_options how = {},
+                    failure_policy policy = {}) {
   runtime rt;
   const auto store = std::make_shared<test::dataset_store>(1);
   for (const auto& [name, file] : files) store->objects["mem:d/" + name] = file;
   const test::temporary_folder folder;
   const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
                      {.index = folder.file("x.index"), .format = millrace::parquet(std::move(how))});
-  return failure_of([&] { trained(rt, data, {.batch = 2}); });
+  epochs_options o{.batch = 2};
+  o.failures = policy;
+  return failure_of([&] { trained(rt, data, o); });
 }
 std::string said_of_two(const std::shared_ptr<arrow::Array>& a, const std::shared_ptr<arrow::Array>& b) {
   return said_of({{"a.parquet", file_of({{"t", a}})}, {"b.parquet", file_of({{"t", b}})}});
 }
 
-std::vector<std::string> column_of(const std::string& file, const std::string& name, parquet_options how = {}) {
+std::vector<std::string> column_of(const std::string& file, const std::string& name, parquet_options how = {},
+                                   std::uint64_t most = UINT64_MAX) {
   std::vector<std::string> all;
   const auto read = opened(file, std::move(how));
   for (std::size_t g = 0; g < read->groups(); ++g) {
     const auto rows = read->decode(g, pieces_of(file, read->group(g), 1 << 30));
-    for (std::uint64_t i = 0; i < rows->size(); ++i) {
+    for (std::uint64_t i = 0; i < std::min(rows->size(), most); ++i) {
       std::vector<field> fields;
       rows->fill(i, fields, where{"f", {}, "row " + std::to_string(i)});
       for (const field& f : fields) {
@@ -180,6 +192,14 @@ TEST_CASE("indexes of Parquet files with other columns are refused when they are
                                   {.format = millrace::parquet(), .prefix = "mem:d/"});
              }),
              Contains("b.parquet: parquet: field \"t\" is list of int32, and in a.parquet list of int64"));
+  // A file of both.
+  std::string text;
+  write_indexes(*all, text);
+  std::ofstream(folder.file("both"), std::ios::binary) << text;
+  const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
+                     {.index = folder.file("both"), .make_index = false, .format = millrace::parquet()});
+  CHECK_THAT(failure_of([&] { trained(rt, data, {.batch = 2}); }),
+             Contains("b.parquet: parquet: field \"t\" is list of int32, and in a.parquet list of int64"));
 }
 
 TEST_CASE("names of fields that Parquet columns are given do not meet those of columns", "[parquet]") {
@@ -195,6 +215,7 @@ TEST_CASE("names of fields that Parquet columns are given do not meet those of c
   const std::string own = file_of({{"cls", numbers()}, {"x", numbers()}});
   CHECK(column_of(own, "cls", {.label = "cls"}) == std::vector<std::string>{"1", "2"});
   CHECK(opened(own, {.label = "cls"})->fields().size() == 1);
+  CHECK(opened(own, {.label = "cls"})->fields()[0].name == "x");
 
   const std::vector<column> hash = {{"t", lists_of_texts(2, "a")}, {"t#1", texts({"a", "b"})}};
   CHECK_THAT(opening(hash),
@@ -240,6 +261,17 @@ TEST_CASE("a time of type INT96 that nanoseconds do not hold is an error of its 
                Contains("f, its row: column \"t\" has a time of type INT96 beyond the years 1677 to 2262"));
   }
   CHECK(column_of(file, "x", {.columns = {"x"}}).size() == 4);
+
+  const auto each = std::make_shared<arrow::TimestampBuilder>(times->type(), arrow::default_memory_pool());
+  arrow::ListBuilder lists(arrow::default_memory_pool(), each);
+  for (const std::int64_t time : {std::int64_t{1}, last_of_9999}) {
+    need_ok(lists.Append());
+    need_ok(each->AppendValues({2, time}));
+  }
+  const std::string of_lists = written(table_of({{"t", need_ok(lists.Finish())}}), how, old);
+  CHECK(column_of(of_lists, "t", {}, 1).front().size() == 16);
+  CHECK_THAT(failure_of([&] { column_of(of_lists, "t"); }),
+             Contains("f, row 1: column \"t\" has a time of type INT96 beyond the years 1677 to 2262"));
 }
 
 TEST_CASE("texts that repeat take little memory in lists, and where a dictionary is not all of a column", "[parquet]") {
@@ -252,9 +284,15 @@ TEST_CASE("texts that repeat take little memory in lists, and where a dictionary
   CHECK(column_of(in_lists, "t", {.memory = narrow}) == std::vector<std::string>(rows, text));
 
   std::vector<std::string> mixed(rows, text);
-  for (int i = 0; i < 200; ++i) mixed.push_back(std::to_string(i) + std::string(1000, 'y'));
+  // Arrow looks at the dictionary after each thousand or so; what follows is plain.
+  for (int i = 0; i < 3000; ++i) mixed.push_back(std::to_string(i) + std::string(1000, 'y'));
   how.dictionary_pagesize_limit(20'000);
   const std::string parts = written(table_of({{"t", texts(mixed)}}), how);
+  bool plain = false;
+  for (const auto& pages : read_metadata(parts)->RowGroup(0)->ColumnChunk(0)->encoding_stats()) {
+    plain = plain || pages.encoding == ::parquet::Encoding::PLAIN;
+  }
+  REQUIRE(plain);
   CHECK(column_of(parts, "t", {.memory = narrow}) == mixed);
 }
 
@@ -271,6 +309,9 @@ TEST_CASE("a Parquet row group that takes more memory than its bound is no damag
   CHECK_THAT(failure_of([&] { column_of(file, "t", {.memory = 8 * MiB}); }),
              Contains("row group 0, column \"t\": parquet: the row group takes more than 8.39 MB of memory") &&
                  Contains("parquet_options::memory allows more"));
+  const failure_policy skip{.then = on_failure::skip, .report = false};
+  CHECK_THAT(said_of({{"a.parquet", file}}, {.memory = 8 * MiB}, skip),
+             Contains("parquet_options::memory allows more"));
   // Its pages are looked at in pieces of 5,000 bytes, without memory of the bound.
   CHECK_THAT(millrace_test::failure_of(file, {.memory = 1}), Contains("parquet_options::memory allows more"));
   // A page that claims a megabyte, more than all have: after its type stands its length, as a number of 3 bytes.
@@ -300,11 +341,7 @@ TEST_CASE("the lengths of columns that old parquet-mr wrote are too short, and i
     return made + static_cast<char>(left);
   };
   // The header of the dictionary was left out of them (PARQUET-816).
-  const std::int64_t length =
-      ::parquet::ReadMetaData(std::make_shared<arrow::io::BufferReader>(arrow::Buffer::FromString(file)))
-          ->RowGroup(0)
-          ->ColumnChunk(0)
-          ->total_compressed_size();
+  const std::int64_t length = read_metadata(file)->RowGroup(0)->ColumnChunk(0)->total_compressed_size();
   const std::string whole = zigzag(length);
   const std::string less = zigzag(length - 14);
   REQUIRE(whole.size() == less.size());

@@ -277,6 +277,7 @@ TEST_CASE("a success that no store sends is an error, and never an empty object"
     CHECK(refused_with("201 C\r\nETag: \"e\"", "", verb) == at + from + "201, no field of S3's");
     if (*verb == 'D') continue;
     CHECK(refused_with("200 O", "", verb) == at + from + "200, no field of S3's");
+    CHECK(refused_with("200 O\r\nx-amzn-waf-action: challenge", "", verb) == at + from + "200, no field of S3's");
     CHECK(refused_with("204 N", "", verb) == at + from + "204, no field of S3's");
     if (*verb == 'w') continue;  // of another length
     for (const char* field : {"x-amz-request-id: R", "ETag: \"e\""}) {

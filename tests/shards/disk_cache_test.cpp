@@ -3,6 +3,7 @@
 #include <millrace/shards/disk_cache.hpp>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -569,6 +570,29 @@ TEST_CASE("a cache of an older format that no process uses is begun anew, and on
                            ": the folder holds a cache of an older format, which stays: a process uses segment.000007 "
                            "of the cache: nothing was removed\nmillrace: disk_cache: " +
                            in.path + " held a cache of format 2, of an older version: it is begun anew\n");
+}
+
+TEST_CASE("where an older cache is gone and a new one cannot be made, the line says both", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = store_of({1 * MiB});
+  {
+    const auto cache = cached(store, in);
+    read(loop, *cache, *store, "mem:0", 0, MiB);
+  }
+  set_format(in, 2);
+  test::captured_stderr said(test::captured_stderr::into::pipe);
+  struct ::rlimit usual {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &usual) == 0);
+  const struct ::rlimit small { 4096, usual.rlim_max };
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const auto cache = cached(store, in);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &usual) == 0);
+  CHECK_FALSE(std::filesystem::exists(in.path + "/segment.000000"));
+  CHECK(said.text() ==
+        "millrace: disk_cache is off, and tried again every minute: " + in.path +
+            "/index: the index of a cache cannot be made, and the cache of format 2, of an older version, is removed: "
+            "File too large\n");
 }
 
 TEST_CASE("a cache of a newer format stays as it is", "[disk_cache]") {

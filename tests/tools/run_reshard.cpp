@@ -548,7 +548,10 @@ void check_reshard(const tools_under_test& t, mill::s3_server::background& serve
     w.finish();
     std::ofstream(t.folder + "/clones/" + s + ".tar", std::ios::binary) << tar;
   }
-  require_said(run(t.reshard + " " + t.folder + "/clones " + to("clones_out") + spool), 1, "--shard-in-key");
+  const said clones = run(t.reshard + " " + t.folder + "/clones " + to("clones_out") + spool);
+  require_said(clones, 1, "a.tar, k: its sample 0 and sample 0 of ");
+  require_said(clones, 1,
+               "c.tar have the same key, and cannot be kept apart, as there are too many of that key: --shard");
   std::filesystem::remove_all(t.folder + "/spool");
 
   // Other formats: keys without the dots that would end them.

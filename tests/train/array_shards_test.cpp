@@ -58,22 +58,22 @@ std::string npy_of(const std::vector<std::string>& rows) {
   return npy_file("<i2", "(" + std::to_string(rows.size()) + ", 3, 2)", data);
 }
 
-/// The two files of sequences of 16-bit tokens, of which `documents` have so many each.
+/// The two files of sequences of tokens of 16 bits, or 32, of which `documents` have so many each.
 std::pair<std::string, std::string> megatron_files(const std::vector<std::string>& sequences,
-                                                   const std::vector<std::size_t>& documents) {
+                                                   const std::vector<std::size_t>& documents, std::size_t token = 2) {
   std::string bin;
   std::string sizes;
   std::string pointers;
   for (const std::string& s : sequences) {
-    sizes += number(s.size() / 2);
+    sizes += number(s.size() / token);
     pointers += number(bin.size(), 8);
     bin += s;
   }
   std::string ends = number(0, 8);
   std::uint64_t end = 0;
   for (const std::size_t d : documents) ends += number(end += d, 8);
-  return {bin, std::string("MMIDIDX\0\0", 9) + number(1, 8) + number(8, 1) + number(sequences.size(), 8) +
-                   number(documents.size() + 1, 8) + sizes + pointers + ends};
+  return {bin, std::string("MMIDIDX\0\0", 9) + number(1, 8) + number(token == 2 ? 8 : 4, 1) +
+                   number(sequences.size(), 8) + number(documents.size() + 1, 8) + sizes + pointers + ends};
 }
 
 std::string drawn(rng& random, std::size_t bytes) {
@@ -312,4 +312,26 @@ TEST_CASE("Megatron's indexes that lie are refused by object, byte and reason") 
   runtime rt;
   CHECK_THAT(failure_of([&] { trained(rt, data, {.seed = 1, .epochs = 1, .batch = 1}); }),
              Contains("mem:d/x.bin: megatron: there is no mem:d/x.idx beside it"));
+}
+
+TEST_CASE(".npy files of one dataset have elements of one type, and Megatron's have tokens of one type") {
+  const auto said = [](const std::map<std::string, std::string>& files, std::shared_ptr<const shard_format> format) {
+    const auto store = test::store_of(files);
+    const test::temporary_folder folder;
+    const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
+                       {.index = folder.file("index"), .format = std::move(format)});
+    runtime rt;
+    return failure_of([&] { trained(rt, data, {.seed = 1, .epochs = 1, .batch = 1}); });
+  };
+  const std::string shorts = npy_file("<i2", "(2, 2)", "aabbccdd");
+  const std::string words = npy_file("<i4", "(2, 1)", "aaaabbbb");
+  CHECK(said({{"a.npy", shorts}, {"b.npy", shorts}}, npy_shards()) == "no error");
+  CHECK_THAT(said({{"a.npy", shorts}, {"b.npy", words}}, npy_shards()),
+             Contains("b.npy: npy: field \"array\" is i32, and in a.npy i16: all shards of a dataset have the same "
+                      "fields"));
+  const auto [bin, idx] = megatron_files({"aabb", "cccc"}, {1, 1});
+  const auto [other_bin, other_idx] = megatron_files({"aabb", "cccc"}, {1, 1}, 4);
+  CHECK(said({{"a.bin", bin}, {"a.idx", idx}, {"b.bin", bin}, {"b.idx", idx}}, megatron()) == "no error");
+  CHECK_THAT(said({{"a.bin", bin}, {"a.idx", idx}, {"b.bin", other_bin}, {"b.idx", other_idx}}, megatron()),
+             Contains("b.bin: megatron: field \"tokens\" is i32, and in a.bin u16"));
 }

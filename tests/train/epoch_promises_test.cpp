@@ -12,11 +12,14 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <millrace/decode/array.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/flow/batch.hpp>
+#include <millrace/index/detail/record_index.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/order/epoch_state.hpp>
 #include <millrace/order/sample_order.hpp>
@@ -228,6 +231,17 @@ TEST_CASE("a range, a list and a plan of many samples are known by counts: rows 
     mean = std::max(mean, (*data.indexes)[i].sample_bytes() / (*data.indexes)[i].samples() + 1);
   }
   CHECK(detail::largest_slice(*read, 4, 326) == 4 * mean);
+
+  // More than 2^18 samples, of which one is long.
+  std::string lines = std::string(1000, 'x') + '\n';
+  for (int i = 0; i < 1 << 18; ++i) lines += "x\n";
+  detail::record_index_builder builder("x", shard("mem:x"), std::string_view(lines).substr(0, 512), 10'000);
+  builder.add(lines);
+  std::vector<shard_index> one;
+  one.push_back(builder.finish(lines.size(), "\"v1\""));
+  const index_set many(std::move(one));
+  REQUIRE(many.samples() == (1 << 18) + 1);
+  CHECK(detail::largest_slice(many, 4) == 4 * (many.sample_bytes() / many.samples() + 1));
 }
 
 TEST_CASE("what ranges and lists take has the same bytes as by a function") {

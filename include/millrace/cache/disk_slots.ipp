@@ -493,7 +493,12 @@ MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
       (::fallocate(index_.get(), 0, 0, size) != 0 && (errno != EOPNOTSUPP || ::ftruncate(index_.get(), size) != 0)) ||
       ::pwrite(index_.get(), &head, sizeof head, 0) != sizeof head ||
       ::renameat(folder_.get(), "index.new", folder_.get(), "index") != 0) {
-    throw io_error::of(errno, "the index of a cache cannot be made", at);
+    const int why = errno;
+    std::string what = "the index of a cache cannot be made";
+    if (removed_format_ != 0) {
+      what += ", and the cache of format " + std::to_string(removed_format_) + ", of an older version, is removed";
+    }
+    throw io_error::of(why, what, at);
   }
 }
 
