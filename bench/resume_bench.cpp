@@ -26,13 +26,14 @@
 #include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/order/epoch_state.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/window_order.hpp>
-#include <millrace/train/detail/window_state.hpp>
+#include <millrace/train/detail/window_position.hpp>
 
 #include "bench/common/distant.hpp"
 #include "bench/common/measure.hpp"
@@ -165,7 +166,7 @@ int main(int argc, char** argv) {
     mill::detail::epochs_request o{{.seed = 7, .batch = batch_size}};
     o.window = window;
     const auto plan = std::make_shared<const mill::detail::window_plan>(std::vector<mill::shard>(list), o);
-    const mill::detail::window_order at = mill::detail::window_state::parse(state).order(plan, known);
+    const mill::detail::window_order at = mill::detail::order_at(mill::epoch_state::parse(state), plan, known);
     for (const auto& s : at.held()) in_window += s.end - s.begin;
   }
   std::printf("state(): %.3f ms (%.3f .. %.3f), %zu bytes, %.1f a sample of the window\n", state_ms.median(),

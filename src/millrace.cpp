@@ -77,6 +77,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/memory/pixel_pool.ipp>
 #include <millrace/memory/slab_pool.ipp>
 #include <millrace/order/detail/words.ipp>
+#include <millrace/order/epoch_state.ipp>
 #include <millrace/order/sample_selection.ipp>
 #include <millrace/shards/disk_cache.ipp>
 #include <millrace/shards/fetch.ipp>
@@ -110,7 +111,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/train/detail/reading_estimate.ipp>
 #include <millrace/train/detail/window_order.ipp>
 #include <millrace/train/detail/window_position.ipp>
-#include <millrace/train/detail/window_state.ipp>
 #include <millrace/train/epoch_plan.ipp>
 #include <millrace/train/equal_batches.ipp>
 #include <millrace/train/rank_group.ipp>

@@ -20,10 +20,10 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/order/epoch_state.hpp>
 #include <millrace/records/pack.hpp>
 #include <millrace/train/detail/window_order.hpp>
 #include <millrace/train/detail/window_position.hpp>
-#include <millrace/train/detail/window_state.hpp>
 #include <millrace/train/equal_batches.hpp>
 
 #include "tests/train/epochs_data.hpp"
@@ -63,7 +63,7 @@ std::vector<std::string> keys_of(const delivered& d) {
   return out;
 }
 
-std::uint64_t epoch_of_state(const std::string& text) { return detail::window_state::parse(text).epoch; }
+std::uint64_t epoch_of_state(const std::string& text) { return epoch_state::parse(text).epoch; }
 
 std::string failure_of(const tar_dataset& data, const test::settings& o) {
   try {

@@ -40,7 +40,6 @@
 #include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/listed_index.hpp>
-#include <millrace/train/detail/window_state.hpp>
 #include <millrace/train/epoch_plan.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
@@ -405,7 +404,7 @@ stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_requ
   check_epochs_options(options);
   epoch_state from;
   from.epoch = options.first_epoch;
-  if (!options.resume.empty()) from = epoch_state::parse(options.resume);
+  if (!options.resume.empty()) from = parsed_state(options.resume, true);
   const bool mixed = data->of == dataset_state::source::mix;
   const std::shared_ptr<const storage> store = mixed ? data->store_of_mix() : data->store;
   auto position = std::make_shared<epochs_position>(options, mixed);
@@ -655,40 +654,35 @@ MILLRACE_INLINE void compare_state(agreement& with, bool indexed, const epochs_o
   hasher128 common;
   std::string shown = "none";
   state_step step;
-  try {
-    if (text.empty()) {
-      // From the beginning.
-    } else if (indexed) {
-      epoch_state s = epoch_state::parse(text);
-      shown = "at sample " + std::to_string(s.position) + " of epoch " + std::to_string(s.epoch);
-      if (s.world_size != 0) {
-        shown = "one of each rank's own";
-        step.known = options.equal != nullptr && s.steps != 0;
-        step.epoch = s.epoch;
-        step.steps = s.steps;
-        s = epoch_state();
-      }
-      s.holes.clear();
-      s.other_holes = 0;
-      s.contents = 0;  // which each rank may have computed by itself
-      common.add(std::string_view(s.text()));
-    } else {
-      const window_state s = window_state::parse(text);
-      shown = "one of each rank's own";
+  if (!text.empty()) {
+    try {
+      epoch_state s = parsed_state(text, indexed);
+      const bool of_rank = s.world_size != 0;
+      shown = of_rank ? "one of each rank's own"
+                      : "at sample " + std::to_string(s.position) + " of epoch " + std::to_string(s.epoch);
       step.epoch = s.epoch;
       step.steps = s.steps;
-      step.known = options.equal != nullptr && (s.steps != 0 || (!options.uneven && s.taken == 0));
-      if (s.steps == 0) {  // an earlier program's: by the samples that the rank has taken
-        word_reader place(s.place);
-        place.next();
-        place.next();
-        step.steps = (s.position + batch - 1) / batch;
-        step.ended = s.position != 0 && place.next() == 0 && place.next() == 0;
+      step.known = options.equal != nullptr && of_rank && s.steps != 0;
+      if (s.streamed) {
+        step.known = step.known || (options.equal != nullptr && !options.uneven && s.taken == 0);
+        if (s.steps == 0) {  // an earlier program's: by the samples that the rank has taken
+          word_reader place(s.streamed->place);
+          place.next();
+          place.next();
+          step.steps = (s.position + batch - 1) / batch;
+          step.ended = s.position != 0 && place.next() == 0 && place.next() == 0;
+        }
+        common.add(std::uint64_t{1});
+      } else {
+        if (of_rank) s = epoch_state();
+        s.holes.clear();
+        s.other_holes = 0;
+        s.contents = 0;  // which each rank may have computed by itself
+        common.add(std::string_view(s.text()));
       }
-      common.add(std::uint64_t{1});
+    } catch (const error&) {  // which epochs() says
+      shown = "no state of epochs()";
     }
-  } catch (const error&) {  // which epochs() says
-    shown = "no state of epochs()";
   }
   with.add({"the state", text.empty() ? 0 : common.value().low | 1U, shown});
   with.at_step(step);

@@ -12,6 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/order/epoch_state.hpp>
+#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/reading_estimate.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 #include <millrace/train/tracks_advice.hpp>
@@ -110,7 +111,7 @@ MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epo
   if (indexes.samples() == 0) return {};
   const std::uint64_t world = options.rank.world_size;
   std::optional<epoch_state> saved;
-  if (!options.resume.empty()) saved = epoch_state::parse(options.resume);
+  if (!options.resume.empty()) saved = detail::parsed_state(options.resume, true);
   if (saved && saved->index != indexes.digest()) saved.reset();
   std::uint64_t slice = options.slice != 0 ? options.slice : default_slice(indexes, world);
   const bool other = saved && options.slice == 0 && !indexes.by_groups() && saved->slice != 0 && saved->slice != slice;

@@ -136,8 +136,8 @@ stream<Sample> windowed_epochs(async_generator<shard> list, std::shared_ptr<cons
                                epochs_request options, std::shared_ptr<agreement> agreed) {
   if (options.rank.world_size > 1) check_ranks_end(options.equal, options.uneven);
   if (options.bytes == 0) options.bytes = 160 * MiB;
-  std::optional<window_state> saved;
-  if (!options.resume.empty()) saved = window_state::parse(options.resume);
+  std::optional<epoch_state> saved;
+  if (!options.resume.empty()) saved = parsed_state(options.resume, false);
   auto position = std::make_shared<window_position>(options, saved);
   std::shared_ptr<equal_state> equal;
   if (options.equal != nullptr) {

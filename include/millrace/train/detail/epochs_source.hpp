@@ -25,6 +25,10 @@ class executor;
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
+/// epoch_state::parse(), and configuration_error for a state of the other kind: a training without an index has one that
+/// is streamed.
+epoch_state parsed_state(std::string_view text, bool indexed);
+
 /// Throws configuration_error for .hosts that cannot be.
 void check_hosts(const epochs_request& options);
 /// Throws configuration_error for options that contradict each other.

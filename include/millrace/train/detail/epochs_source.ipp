@@ -27,6 +27,14 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
+MILLRACE_INLINE epoch_state parsed_state(std::string_view text, bool indexed) {
+  epoch_state saved = epoch_state::parse(text);
+  if (saved.streamed.has_value() != indexed) return saved;
+  throw configuration_error(
+      indexed ? "resume: the state is of a training without an index: resume it without dataset_options::index"
+              : "resume: the state is of a training with an index: give the dataset that index again (.index)");
+}
+
 MILLRACE_INLINE void check_hosts(const epochs_request& options) {
   const millrace::rank& r = options.rank;
   if (options.hosts == 0 || r.world_size % options.hosts != 0) {
@@ -221,7 +229,7 @@ MILLRACE_INLINE void epochs_source::finish(std::uint64_t samples, std::string_vi
   options.cached = store->caches_on_disk(url(0));
   if (options.cached != 0 && mix == nullptr) note_held(options, *store, *sets[0].indexes, sets[0].prefix, urls);
   walk.end = end_of_epoch(samples, walk.batch, walk.world, options.take_batches);
-  if (!resume.empty()) resume_at(epoch_state::parse(resume), samples);
+  if (!resume.empty()) resume_at(parsed_state(resume, true), samples);
   walk.begin_epoch = begin.epoch;
   walk.begin = begin.position;
   walk.taken = static_cast<std::uint32_t>(begin.taken);

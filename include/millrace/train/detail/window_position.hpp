@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,24 +17,34 @@
 #include <millrace/data/origin.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/flow/stream.hpp>
+#include <millrace/order/epoch_state.hpp>
 #include <millrace/train/detail/epoch_losses.hpp>
 #include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/window_order.hpp>
-#include <millrace/train/detail/window_state.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The state of a training without an index. The stream's loop records the changes of its order; those that were
+/// The shards that have been read, by their numbers in the list: with the ETag and the size that were found.
+using known_shards = std::map<std::uint64_t, shard>;
+
+/// Writes the place of `order` into a streamed state.
+void note_place(epoch_state& state, const window_order& order, const known_shards& known);
+/// The order at the place of a streamed state, of a plan that was checked; what the state says of shards is added to
+/// `known`. configuration_error for a place that is not of this list, changed_error for a shard that the list says to
+/// be another version.
+window_order order_at(const epoch_state& state, std::shared_ptr<const window_plan> plan, known_shards& known);
+
+/// The position of a training without an index. The stream's loop records the changes of its order; those that were
 /// delivered are applied to a second order, which has the position after the batch that was last taken, whatever was
 /// made ahead.
 class window_position final : public stream_position {
  public:
   /// `saved`: of options.resume, if there is one.
-  window_position(const epochs_request& options, std::optional<window_state> saved);
+  window_position(const epochs_request& options, std::optional<epoch_state> saved);
 
   // The stream's side, on its loop.
 
-  /// The list is known: the order, where it begins. Errors: those of window_state.
+  /// The list is known: the order, where it begins. Errors: those of epoch_state::check() and order_at().
   window_order begin(std::shared_ptr<const window_plan> plan);
   void note(const window_order::event& e);
   /// A sample of the shard has been read: this version.
@@ -62,7 +73,7 @@ class window_position final : public stream_position {
   void advance_to(const epoch_mark& delivered) const;  // under order_mutex_
   void fold();
 
-  std::optional<window_state> saved_;
+  std::optional<epoch_state> saved_;
   std::string beginning_;
   std::uint64_t first_epoch_;
   std::uint64_t end_epoch_;
