@@ -104,11 +104,11 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/train/detail/agreement.ipp>
 #include <millrace/train/detail/epoch_losses.ipp>
 #include <millrace/train/detail/epochs_position.ipp>
-#include <millrace/train/detail/epochs_source.ipp>
 #include <millrace/train/detail/held_samples.ipp>
 #include <millrace/train/detail/listed_index.ipp>
 #include <millrace/train/detail/mix_text.ipp>
 #include <millrace/train/detail/reading_estimate.ipp>
+#include <millrace/train/detail/training_plan.ipp>
 #include <millrace/train/detail/window_order.ipp>
 #include <millrace/train/detail/window_position.ipp>
 #include <millrace/train/epoch_plan.ipp>

@@ -13,8 +13,8 @@
 #include <millrace/index/detail/object_index.hpp>
 #include <millrace/index/index_builder.hpp>
 #include <millrace/shards/file_storage.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/epochs_options.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
@@ -376,11 +376,11 @@ TEST_CASE("a run advises more tracks than the default ones only where neighbours
       builder.add(shard("/d/" + std::to_string(i / 1000) + '/' + std::to_string(i) + ".jpg", 103000, "\"v1\""));
     }
     const auto indexes = std::make_shared<const index_set>(builder.finish());
-    detail::epochs_request how;
-    how.prefix = "/d/";
-    how.batch = 64;
-    how.slice = 32;
-    return detail::epochs_source(indexes, files(), how).advice();
+    epoch_state order;
+    order.slice = 32;
+    const detail::training_plan asked({.batch = 64}, order, "");
+    const detail::dataset_mix::member data{.indexes = indexes, .prefix = "/d/"};
+    return detail::training_plan(asked, data, files()).advice();
   };
   CHECK_THAT(advice(sample_format::classes), Catch::Matchers::Contains("give more .tracks: 64 take .bytes of 545 MB"));
   CHECK(advice(sample_format::objects).empty());

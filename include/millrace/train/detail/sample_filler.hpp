@@ -24,8 +24,8 @@
 #include <millrace/shards/sample.hpp>
 #include <millrace/tar/reader.hpp>
 #include <millrace/text/entity_tag.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -35,8 +35,8 @@ template <class Sample>
 class sample_filler {
  public:
   /// `source` must outlive it. With `verify` fields are compared with the index's checksums.
-  sample_filler(const epochs_source& source, bool verify) : source_(source), verify_(verify) {
-    for (const epochs_source::dataset& set : source_.sets) readers_.emplace_back(set.shards);
+  sample_filler(const training_plan& source, bool verify) : source_(source), verify_(verify) {
+    for (const training_plan::dataset& set : source_.sets) readers_.emplace_back(set.shards);
   }
 
   /// What reads the groups of data set `d`.
@@ -209,7 +209,7 @@ class sample_filler {
                         where{s.from.from->shown(), f.offset, s.key});
   }
 
-  const epochs_source& source_;
+  const training_plan& source_;
   const bool verify_;
   std::vector<shard_readers> readers_;                    // of each data set
   std::unordered_map<std::uint64_t, std::string> etags_;  // of shards whose index has none

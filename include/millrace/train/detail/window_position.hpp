@@ -19,7 +19,7 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/order/epoch_state.hpp>
 #include <millrace/train/detail/epoch_losses.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/detail/window_order.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
@@ -39,8 +39,7 @@ window_order order_at(const epoch_state& state, std::shared_ptr<const window_pla
 /// made ahead.
 class window_position final : public stream_position {
  public:
-  /// `saved`: of options.resume, if there is one.
-  window_position(const epochs_request& options, std::optional<epoch_state> saved);
+  explicit window_position(std::shared_ptr<const training_plan> asked);
 
   // The stream's side, on its loop.
 
@@ -54,7 +53,7 @@ class window_position final : public stream_position {
   void note_loss(std::uint64_t number, const window_order& at, const std::string& reason);
 
   /// held_part::taken of the first sample.
-  std::uint32_t taken() const noexcept { return saved_ ? static_cast<std::uint32_t>(saved_->taken) : 0; }
+  std::uint32_t taken() const noexcept { return asked_->saved ? static_cast<std::uint32_t>(asked_->saved->taken) : 0; }
 
   // The training's side.
 
@@ -73,14 +72,10 @@ class window_position final : public stream_position {
   void advance_to(const epoch_mark& delivered) const;  // under order_mutex_
   void fold();
 
-  std::optional<epoch_state> saved_;
-  std::string beginning_;
-  std::uint64_t first_epoch_;
-  std::uint64_t end_epoch_;
-  std::uint64_t batch_;
-  std::uint64_t world_;
-  bool ranks_end_together_;  // an epoch has not ended before all ranks say so: see equal_batches
-  bool filled_;              // and empty entries fill up its steps from here on
+  /// The state at the beginning of an epoch.
+  epoch_state begin_of(const window_plan& plan, std::uint64_t epoch) const;
+
+  const std::shared_ptr<const training_plan> asked_;
   std::shared_ptr<const window_plan> plan_;  // of the stream's loop
 
   mutable std::mutex known_mutex_;  // this one and the next are taken after order_mutex_, and not for long

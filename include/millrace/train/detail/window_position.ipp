@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -17,23 +18,12 @@
 #include <millrace/base/error.hpp>
 #include <millrace/order/detail/words.hpp>
 #include <millrace/text/entity_tag.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/detail/window_position.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE constexpr std::uint64_t tar_block = 512;  // all offsets are multiples of it
-
-/// At the beginning of an epoch.
-MILLRACE_INLINE epoch_state state_of(const window_plan& plan, std::uint64_t epoch) {
-  epoch_state s;
-  s.seed = plan.seed;
-  s.epoch = epoch;
-  s.rank = plan.rank.index;
-  s.world_size = plan.rank.world_size;
-  s.streamed = {plan.width, plan.window, plan.window_bytes, plan.list, {}};
-  return s;
-}
 
 MILLRACE_INLINE void note_place(epoch_state& state, const window_order& order, const known_shards& known) {
   state.epoch = order.epoch();
@@ -154,45 +144,36 @@ MILLRACE_INLINE window_order order_at(const epoch_state& state, std::shared_ptr<
   return out;
 }
 
-MILLRACE_INLINE window_position::window_position(const epochs_request& options, std::optional<epoch_state> saved)
-    : saved_(std::move(saved)),
-      beginning_(options.resume),
-      first_epoch_(options.first_epoch),
-      end_epoch_(end_epoch_of(options.first_epoch, options.epochs)),
-      batch_(options.batch),
-      world_(options.rank.world_size),
-      ranks_end_together_(options.equal != nullptr),
-      filled_(options.equal != nullptr && !options.uneven) {
-  if (saved_ && (saved_->epoch < first_epoch_ || saved_->epoch > end_epoch_)) {
-    throw configuration_error("resume: the state is in epoch " + std::to_string(saved_->epoch) +
-                              ", which is not one of this training");
-  }
-  if (!beginning_.empty()) return;
-  epoch_state first;  // at an epoch's beginning the list may be any
-  first.seed = options.seed;
-  first.epoch = options.first_epoch;
-  first.rank = options.rank.index;
-  first.world_size = options.rank.world_size;
-  epoch_state::streamed_order& order = first.streamed.emplace();
-  order.shards = options.shards;
-  order.window = options.window;
-  order.window_bytes = options.window_bytes;
-  beginning_ = first.text();
+MILLRACE_INLINE window_position::window_position(std::shared_ptr<const training_plan> asked)
+    : asked_(std::move(asked)) {}
+
+MILLRACE_INLINE epoch_state window_position::begin_of(const window_plan& plan, std::uint64_t epoch) const {
+  epoch_state begin = asked_->begin;
+  begin.epoch = epoch;
+  begin.streamed->list = plan.list;
+  return begin;
 }
 
 MILLRACE_INLINE window_order window_position::begin(std::shared_ptr<const window_plan> plan) {
   const std::lock_guard order_lock(order_mutex_);
   const std::lock_guard lock(known_mutex_);
   plan_ = std::move(plan);
-  if (saved_) saved_->check(state_of(*plan_, first_epoch_));
-  order_ = std::make_unique<window_order>(saved_ ? order_at(*saved_, plan_, known_) : window_order(plan_, first_epoch_));
-  if (saved_ && saved_->streamed->list == plan_->list) {
-    std::vector<std::string> names;
-    for (const shard& s : plan_->shards) names.push_back(s.shown());
-    if (!saved_->holes.empty() && saved_->holes.rbegin()->first >= names.size()) {
+  const std::optional<epoch_state>& saved = asked_->saved;
+  if (!saved) {
+    order_ = std::make_unique<window_order>(plan_, asked_->begin.epoch);
+    return *order_;
+  }
+  saved->check(begin_of(*plan_, asked_->begin.epoch));
+  order_ = std::make_unique<window_order>(order_at(*saved, plan_, known_));
+  if (saved->streamed->list == plan_->list) {
+    if (!saved->holes.empty() && saved->holes.rbegin()->first >= plan_->shards.size()) {
       throw configuration_error("resume: the state has losses of a shard that is not listed");
     }
-    losses_.carry(*saved_, names);
+    std::map<std::uint64_t, std::string> names;
+    for (const auto& [number, samples] : saved->holes) {
+      names[number] = plan_->shards[static_cast<std::size_t>(number)].shown();
+    }
+    losses_.carry(*saved, names);
   }
   return *order_;
 }
@@ -256,9 +237,7 @@ MILLRACE_INLINE void window_position::advance_to(const epoch_mark& delivered) co
   }
 }
 
-MILLRACE_INLINE void window_position::check_window(std::uint32_t window) const {
-  if (saved_) check_state_window(*saved_, window, batch_, world_);
-}
+MILLRACE_INLINE void window_position::check_window(std::uint32_t window) const { asked_->check_window(window); }
 
 MILLRACE_INLINE void window_position::passed(const epoch_mark& delivered) const {
   const std::lock_guard lock(order_mutex_);
@@ -267,9 +246,10 @@ MILLRACE_INLINE void window_position::passed(const epoch_mark& delivered) const 
 
 MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) const {
   const std::lock_guard lock(order_mutex_);
-  if (order_ == nullptr || !delivered.known) return beginning_;
+  if (order_ == nullptr || !delivered.known) return asked_->beginning();
   const bool inside = delivered.part && delivered.part.taken != 0;
-  if (inside && filled_) {
+  const bool together = asked_->options.equal != nullptr;  // an epoch has not ended before all ranks say so
+  if (inside && together && !asked_->options.uneven) {     // empty entries fill up its steps from here on
     throw usage_error(
         "state(): inside a window of bucket_by_length(), a document of pack() or a sample of flat_map() there is none "
         "with .equal: say .uneven too, and put equal.fill() after that stage");
@@ -278,20 +258,21 @@ MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) 
   if (order_->epoch() != delivered.epoch || order_->count() != delivered.next) {
     throw usage_error("state(): the stream has gone too far ahead of what was delivered, or a later state was taken");
   }
-  epoch_state now = state_of(order_->plan(), order_->epoch());
-  if (order_->over() && !ranks_end_together_) {
+  epoch_state now = begin_of(order_->plan(), order_->epoch());
+  if (order_->over() && !together) {
     ++now.epoch;
   } else {
     const std::lock_guard known_lock(known_mutex_);
     note_place(now, *order_, known_);
     now.steps = delivered.steps;
     now.taken = inside ? delivered.part.taken : 0;
-    now.window = inside ? state_window(delivered.part.stage, batch_, world_) : 0;
+    now.window = inside ? asked_->window_number(delivered.part.stage) : 0;
     // Of equal_batches there may have been but empty entries since a resume.
-    const bool same = saved_ && saved_->epoch == delivered.epoch && saved_->position == delivered.next;
-    if (same && ranks_end_together_ && !delivered.part) {
-      now.taken = saved_->taken;
-      now.window = saved_->window;
+    const std::optional<epoch_state>& saved = asked_->saved;
+    const bool same = saved && saved->epoch == delivered.epoch && saved->position == delivered.next;
+    if (same && together && !delivered.part) {
+      now.taken = saved->taken;
+      now.window = saved->window;
     }
   }
   losses_.write(now);
@@ -302,8 +283,8 @@ MILLRACE_INLINE std::optional<std::uint64_t> window_position::batches() const { 
 
 MILLRACE_INLINE training_place window_position::place(const epoch_mark& delivered) const {
   training_place at;
-  at.epoch = delivered.epoch - first_epoch_;
-  at.epochs = end_epoch_ == endless ? 0 : end_epoch_ - first_epoch_;
+  at.epoch = delivered.epoch - asked_->options.first_epoch;
+  at.epochs = asked_->options.epochs == endless ? 0 : asked_->options.epochs;
   return at;
 }
 
