@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/decode/array.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/loader/runtime.hpp>
