@@ -13,6 +13,19 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
+/// The order of a training without an index, and the place of a rank in its shards: see epoch_state::streamed.
+struct streamed_order {
+  std::uint64_t shards = 0;  ///< dataset_options::shards
+  std::uint64_t window = 0;  ///< dataset_options::window
+  std::uint64_t window_bytes = 0;
+  hash128 list;  ///< of the shards
+  /// The open shards with the offset of what comes next in each, and the places of the samples in the window, slot by
+  /// slot, in words of its own; 7 to 10 bytes a sample, none of theirs. Empty at an epoch's beginning.
+  std::string place;
+
+  friend bool operator==(const streamed_order&, const streamed_order&) = default;
+};
+
 /// The state of a training: the place that it has reached in the epoch, and what determines the order, so that another
 /// order is refused. Written by pipeline_run::state(), read by epochs(). With an index the place is one number, the
 /// position that all ranks together have reached: the state does not depend on ranks and batches, and any number of
@@ -21,19 +34,6 @@ class epoch_state {
  public:
   /// The version of a text with `steps`. Other texts have version 2, which earlier programs read.
   static constexpr std::uint64_t version = 3;
-
-  /// Without an index: what determines the order, and where the rank is in its shards.
-  struct streamed_order {
-    std::uint64_t shards = 0;  ///< dataset_options::shards
-    std::uint64_t window = 0;  ///< dataset_options::window
-    std::uint64_t window_bytes = 0;
-    hash128 list;  ///< of the shards
-    /// The open shards with the offset of what comes next in each, and the places of the samples in the window, slot by
-    /// slot, in words of its own; 7 to 10 bytes a sample, none of theirs. Empty at an epoch's beginning.
-    std::string place;
-
-    friend bool operator==(const streamed_order&, const streamed_order&) = default;
-  };
 
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;

@@ -118,7 +118,7 @@ template <class Sample>
 stream<Sample> windowed_epochs(async_generator<shard> list, std::shared_ptr<const storage> store,
                                std::shared_ptr<const training_plan> plan, std::shared_ptr<agreement> agreed) {
   const epochs_options& options = plan->options;
-  const epoch_state::streamed_order& order = *plan->begin.streamed;
+  const streamed_order& order = *plan->begin.streamed;
   auto position = std::make_shared<window_position>(plan);
   std::shared_ptr<equal_state> equal = begin_equal(*plan);
   async_generator<Sample> samples =
