@@ -26,13 +26,14 @@
 #include <millrace/flow/sources.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/order/epoch_state.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/train/dataset.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/detail/window_order.hpp>
-#include <millrace/train/detail/window_state.hpp>
+#include <millrace/train/detail/window_position.hpp>
 
 #include "bench/common/distant.hpp"
 #include "bench/common/measure.hpp"
@@ -97,14 +98,19 @@ double first_batch(const std::vector<mill::shard>& list, const std::shared_ptr<c
   return ms_since(asked);
 }
 
+mill::detail::training_plan asked(std::uint64_t window_samples) {
+  const mill::dataset_options data;
+  mill::epoch_state order;
+  order.streamed = {data.shards, window_samples, data.window_bytes, {}, {}};
+  return mill::detail::training_plan({.seed = 7, .batch = batch_size}, order, "");
+}
+
 void order_alone() {
   bench::figure ns;
   for (int turn = 0; turn < bench::rounds; ++turn) {
-    mill::detail::epochs_request o{{.seed = 7, .batch = batch_size}};
-    o.window = 4096;
     std::vector<mill::shard> list;
     for (int i = 0; i < 1000; ++i) list.emplace_back("mem:" + std::to_string(i), 1000 * 1024);
-    auto plan = std::make_shared<const mill::detail::window_plan>(std::move(list), o);
+    auto plan = std::make_shared<const mill::detail::window_plan>(std::move(list), asked(4096));
     mill::detail::window_order order(plan, 0);
     constexpr std::uint64_t count = 1'000'000;
     std::uint64_t begin = 0;
@@ -162,10 +168,8 @@ int main(int argc, char** argv) {
       state_ms.add(ms_since(asked));
     }
     mill::detail::known_shards known;
-    mill::detail::epochs_request o{{.seed = 7, .batch = batch_size}};
-    o.window = window;
-    const auto plan = std::make_shared<const mill::detail::window_plan>(std::vector<mill::shard>(list), o);
-    const mill::detail::window_order at = mill::detail::window_state::parse(state).order(plan, known);
+    const auto plan = std::make_shared<const mill::detail::window_plan>(std::vector<mill::shard>(list), asked(window));
+    const mill::detail::window_order at = mill::detail::order_at(mill::epoch_state::parse(state), plan, known);
     for (const auto& s : at.held()) in_window += s.end - s.begin;
   }
   std::printf("state(): %.3f ms (%.3f .. %.3f), %zu bytes, %.1f a sample of the window\n", state_ms.median(),

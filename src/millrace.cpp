@@ -83,6 +83,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/memory/pixel_pool.ipp>
 #include <millrace/memory/slab_pool.ipp>
 #include <millrace/order/detail/words.ipp>
+#include <millrace/order/epoch_state.ipp>
 #include <millrace/order/sample_selection.ipp>
 #include <millrace/shards/disk_cache.ipp>
 #include <millrace/shards/fetch.ipp>
@@ -109,14 +110,13 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/train/detail/agreement.ipp>
 #include <millrace/train/detail/epoch_losses.ipp>
 #include <millrace/train/detail/epochs_position.ipp>
-#include <millrace/train/detail/epochs_source.ipp>
 #include <millrace/train/detail/held_samples.ipp>
 #include <millrace/train/detail/listed_index.ipp>
 #include <millrace/train/detail/mix_text.ipp>
 #include <millrace/train/detail/reading_estimate.ipp>
+#include <millrace/train/detail/training_plan.ipp>
 #include <millrace/train/detail/window_order.ipp>
 #include <millrace/train/detail/window_position.ipp>
-#include <millrace/train/detail/window_state.ipp>
 #include <millrace/train/epoch_plan.ipp>
 #include <millrace/train/equal_batches.ipp>
 #include <millrace/train/rank_group.ipp>

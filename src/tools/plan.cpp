@@ -18,7 +18,7 @@
 #include <millrace/index/index_set.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/epoch_plan.hpp>
 #include <millrace/train/epochs_options.hpp>
 
@@ -63,11 +63,11 @@ int plan(const std::string& name, mill::plan_options& options, const std::string
     if (options.order.tracks == 0) options.order.tracks = mill::default_tracks(set, options.order.slice, options.world);
     if (options.memory == 0) options.memory = mill::default_bytes(set, options.order, options.world);
     if (cached) {
-      mill::detail::epochs_request request;
       const std::string prefix = is_place(name) ? name : name.substr(0, name.rfind('/') + 1);
-      mill::detail::note_held(request, *cached, set, prefix + (prefix.empty() || prefix.back() == '/' ? "" : "/"), {});
-      options.held_bytes = request.held;
-      options.held_of = request.held_of;
+      const std::string folder = prefix + (prefix.empty() || prefix.back() == '/' ? "" : "/");
+      const mill::detail::samples_on_disk held = mill::detail::look_on_disk(*cached, set, folder, {});
+      options.held_bytes = held.bytes;
+      options.held_of = held.of;
     }
     std::printf("tracks %llu, slices of %llu samples\n%s", static_cast<unsigned long long>(options.order.tracks),
                 static_cast<unsigned long long>(options.order.slice),

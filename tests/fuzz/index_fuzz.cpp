@@ -28,7 +28,6 @@
 #include <millrace/index/shard_list.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/order/epoch_state.hpp>
-#include <millrace/train/detail/window_state.hpp>
 
 #include "tests/fuzz/edits.hpp"
 
@@ -138,9 +137,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   state.slice = 10;
   state.holes = {{3, 2}, {9, 1}};
   attempt([&] { static_cast<void>(mill::epoch_state::parse(edited(state.text()))); });
-  mill::detail::window_state window;
-  window.place = "1.2.3";
-  attempt([&] { static_cast<void>(mill::detail::window_state::parse(edited(window.text()))); });
+  mill::epoch_state streamed;
+  streamed.world_size = 1;
+  streamed.streamed.emplace().place = "1.2.3";
+  attempt([&] { static_cast<void>(mill::epoch_state::parse(edited(streamed.text()))); });
   attempt([&] {
     const std::string list = R"({"wids_version":1,"shardlist":[{"url":"a.tar","nsamples":10,"filesize":1000}]})";
     static_cast<void>(mill::read_shard_list(edited(list), "f"));

@@ -23,12 +23,14 @@
 #include <millrace/shards/shards.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/equal_batches.hpp>
+#include <millrace/train/rank_group.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/failure_of.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
+#include "tests/train/rank_threads.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -104,6 +106,22 @@ TEST_CASE("the state of a training is owned, and another way to give the data go
   keys all = first.samples;
   all.insert(all.end(), second.samples.begin(), second.samples.end());
   CHECK(all == whole.samples);
+}
+
+TEST_CASE("the plan of a dataset asks no other rank, and leaves .equal to the run") {
+  const tar_dataset data({17, 20, 1, 9}, 400);
+  const dataset given(store_of(data), data.indexes, {.prefix = "mem:", .slice = 4});
+  test::thread_gather gather(2);
+  const rank_group mine = gather.group(1);  // rank 0 is not there
+  const equal_batches equal(4, uneven::pad, mine);
+  epochs_options options = small;
+  options.ranks = mine;
+  options.equal = &equal;
+  CHECK_THAT(given.plan(options), Contains("on each of 2 ranks"));
+  CHECK_THAT(given.plan(options), Contains("on each of 2 ranks"));
+  CHECK(gather.gathers() == 0);
+  options.rank = {.index = 0, .world_size = 2};
+  CHECK_THAT(failure_of([&] { static_cast<void>(given.plan(options)); }), Contains("leave .rank out"));
 }
 
 TEST_CASE("a dataset without an index is a stream: it knows no samples, and its state is one rank's") {

@@ -415,6 +415,7 @@ TEST_CASE("what a training will cost is said before anything is read, and which 
       for (o.rank.index = 0; o.rank.index < 2; ++o.rank.index) delivered_by(data.open(o), 4);
       const auto made = static_cast<double>(data.store->requests);
       const dataset these(data.store, data.indexes, {.slice = o.slice});
+      o.rank.index = 0;
       const epoch_plan of_these = epoch_plan::of_training(these, o.training());
       const auto due = static_cast<double>(of_these.requests);
       CHECK(due < made * 1.1);

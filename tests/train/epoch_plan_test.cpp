@@ -13,8 +13,8 @@
 #include <millrace/formats/object_samples.hpp>
 #include <millrace/formats/tar_shards.hpp>
 #include <millrace/shards/file_storage.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/epochs_options.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
@@ -376,12 +376,11 @@ TEST_CASE("a run advises more tracks than the default ones only where neighbours
       builder.add(shard("/d/" + std::to_string(i / 1000) + '/' + std::to_string(i) + ".jpg", 103000, "\"v1\""));
     }
     const auto indexes = std::make_shared<const index_set>(builder.finish());
-    detail::epochs_request how;
-    how.prefix = "/d/";
-    how.batch = 64;
-    how.slice = 32;
-    how.format = format;
-    return detail::epochs_source(indexes, files(), how).advice();
+    epoch_state order;
+    order.slice = 32;
+    const detail::training_plan asked({.batch = 64}, order, "");
+    const detail::dataset_mix::member data{.indexes = indexes, .prefix = "/d/", .format = format};
+    return detail::training_plan(asked, data, files()).advice();
   };
   CHECK_THAT(advice(class_folders()), Catch::Matchers::Contains("give more .tracks: 64 take .bytes of 545 MB"));
   CHECK(advice(object_samples()).empty());

@@ -27,7 +27,6 @@
 #include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/detail/dataset_mix.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
 
 namespace millrace::test {
 
@@ -185,19 +184,6 @@ struct settings {
     o.requests = requests;
     o.part = part;
     o.gap = gap;
-    return o;
-  }
-  /// What the readers take; the texts are those of this object.
-  detail::epochs_request request() const {
-    detail::epochs_request o{training()};
-    o.slice = slice;
-    o.prefix = prefix;
-    o.resume = resume;
-    o.index = streamed ? detail::index_use::none : make_index ? detail::index_use::build : detail::index_use::required;
-    o.index_file = index_file;
-    o.shards = shards;
-    o.window = window;
-    o.window_bytes = window_bytes;
     return o;
   }
   dataset_options listed() const {

@@ -258,7 +258,7 @@ task<std::string> make_index(const tar_dataset& data, indexing how, std::uint32_
   o.index_file = how.file;
   o.rank = {.index = r, .world_size = how.world};
   co_await sleep_for(std::chrono::seconds(how.begins_after_s));
-  detail::listed_index index(data.store, o.request());
+  detail::listed_index index(data.store, o.prefix, o.listed(), o.training());
   std::vector<shard> list = list_of(data);
   // Ranks need not list the shards in one order.
   std::rotate(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(r % list.size()), list.end());

@@ -179,7 +179,7 @@ class columns final : public shard_format {
         at += 32 + 8 * count;
       }
     }
-    void fill(sample& s, std::size_t n, const bytes& record) const override {
+    void fill(sample& s, const shard_index::rows&, std::size_t n, const bytes& record) const override {
       std::size_t g = firsts_.size() - 1;
       while (firsts_[g] > n) --g;
       const auto half =

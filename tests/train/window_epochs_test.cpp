@@ -20,10 +20,11 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/loader/runtime.hpp>
+#include <millrace/order/epoch_state.hpp>
 #include <millrace/records/pack.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/detail/window_order.hpp>
 #include <millrace/train/detail/window_position.hpp>
-#include <millrace/train/detail/window_state.hpp>
 #include <millrace/train/equal_batches.hpp>
 
 #include "tests/train/epochs_data.hpp"
@@ -63,7 +64,7 @@ std::vector<std::string> keys_of(const delivered& d) {
   return out;
 }
 
-std::uint64_t epoch_of_state(const std::string& text) { return detail::window_state::parse(text).epoch; }
+std::uint64_t epoch_of_state(const std::string& text) { return epoch_state::parse(text).epoch; }
 
 std::string failure_of(const tar_dataset& data, const test::settings& o) {
   try {
@@ -319,10 +320,13 @@ TEST_CASE("ranks without an index have equal batches, and go on together from th
 TEST_CASE("without passed(), what a state needs is kept for a million samples, not for all",
           "[slow]") {
   test::settings o = small(1, 1);
-  detail::window_position position(o.request(), std::nullopt);
+  epoch_state streamed;
+  streamed.streamed = {o.shards, o.window, o.window_bytes, {}, {}};
+  const auto asked = std::make_shared<const detail::training_plan>(o.training(), streamed, "");
+  detail::window_position position(asked);
   std::vector<shard> list;
   list.emplace_back("mem:1.tar", GiB, "v1");
-  const auto plan = std::make_shared<const detail::window_plan>(std::move(list), o.request());
+  const auto plan = std::make_shared<const detail::window_plan>(std::move(list), *asked);
   detail::window_order order = position.begin(plan);
   const auto mark_behind = [](std::uint64_t n) {
     epoch_mark m;

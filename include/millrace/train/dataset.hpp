@@ -62,7 +62,6 @@ struct dataset_mix_options {
 
 namespace detail {
 class dataset_state;
-class dataset_door;
 }  // namespace detail
 
 /// What a training is fed with: shards of samples in a store, objects that are samples, or arrays. It
@@ -151,7 +150,7 @@ class dataset {
   /// Whether a state resumes on another number of ranks and with batches of another size, too, inside an epoch.
   bool elastic() const noexcept;
   /// What an epoch costs, in a few lines for people: stream::plan() of epochs(). Empty where samples() is not known.
-  MILLRACE_COROUTINE std::string plan(const epochs_options& options = {}) const;
+  std::string plan(const epochs_options& options = {}) const;
 
   // A part of the samples, or a draw of them. All of these need an index, and are the same training on any number of
   // ranks, with states of the usual kind; a state is refused where other samples were chosen. They may be members of a
@@ -205,7 +204,7 @@ class dataset {
   }
 
  private:
-  friend detail::dataset_door;
+  friend detail::dataset_state;
   // The last parameter tells these from the constructors above.
   dataset(std::shared_ptr<const storage> store, std::string prefix, dataset_options options, int);
   dataset(std::shared_ptr<const storage> store, std::vector<shard> shards, dataset_options options, int);

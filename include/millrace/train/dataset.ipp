@@ -32,6 +32,7 @@
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/sample_index_builder.hpp>
 #include <millrace/order/detail/words.hpp>
+#include <millrace/order/rank_share.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/storage_set.hpp>
 #include <millrace/train/dataset.hpp>
@@ -39,10 +40,8 @@
 #include <millrace/train/detail/deal_epochs.hpp>
 #include <millrace/train/detail/deal_windows.hpp>
 #include <millrace/train/detail/epochs_position.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/listed_index.hpp>
-#include <millrace/train/detail/window_state.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/epoch_plan.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
@@ -74,8 +73,12 @@ class dataset_state {
   void learn(std::shared_ptr<const index_set> indexes);
   /// What it is chosen from: itself where it is no part of another one.
   const dataset_state& all() const noexcept { return whole == nullptr ? *this : whole->all(); }
-  /// Options that the readers take: those of the training, of the data, and the texts, which refer to `data`.
-  epochs_request with(const epochs_options& training, std::string_view state) const;
+  static const std::shared_ptr<dataset_state>& in(const dataset& data) noexcept { return data.state_; }
+  /// A training on it, as asked for.
+  training_plan asked(const epochs_options& training, std::string_view state) const;
+  /// The same, by the indexes of its parts. `urls`: see training_plan.
+  training_plan plan_of(const training_plan& asked, const std::vector<std::shared_ptr<const index_set>>& its_indexes,
+                        std::vector<std::string> urls) const;
   /// Throws configuration_error for a mix that cannot be.
   void check_mix() const;
   /// Throws configuration_error for options that mean nothing for how the data is given.
@@ -85,12 +88,9 @@ class dataset_state {
   /// The indexes of its parts, if all are known; whether all were given.
   static std::optional<std::vector<std::shared_ptr<const index_set>>> all_known(std::shared_ptr<dataset_state> data);
   static bool all_given(std::shared_ptr<dataset_state> data);
-  /// What the readers take, by the indexes of its parts. `urls`: see epochs_source.
-  epochs_source source_of(const std::vector<std::shared_ptr<const index_set>>& its_indexes,
-                          const epochs_request& training, std::vector<std::string> urls) const;
   dataset_mix mix_of(const std::vector<std::shared_ptr<const index_set>>& its_indexes) const;
-  /// The store of a mix: that of all members, each of whose URLs the right one serves.
-  std::shared_ptr<const storage> store_of_mix() const;
+  /// Its store; of a mix that of all members, each of whose URLs the right one serves.
+  std::shared_ptr<const storage> store_of_all() const;
 
   const source of;
   const std::shared_ptr<const storage> store;  // null: a mix
@@ -138,12 +138,6 @@ MILLRACE_INLINE std::shared_ptr<const index_set> index_of_arrays(const arrays& r
                                                 rows.mapped(), std::move(dims), fields));
   return std::make_shared<const index_set>(std::move(all));
 }
-
-/// For epochs() and what else works on datasets.
-class dataset_door {
- public:
-  static const std::shared_ptr<dataset_state>& state(const dataset& data) noexcept { return data.state_; }
-};
 
 MILLRACE_INLINE std::string dataset_state::index_prefix() const {
   if (!options.prefix.empty() || of != source::prefix) return options.prefix;
@@ -224,27 +218,20 @@ async_generator<Shard> list_shards(std::shared_ptr<dataset_state> data) {
   for (Shard& s : all) co_yield give(s);
 }
 
-MILLRACE_INLINE epochs_request dataset_state::with(const epochs_options& training, std::string_view state) const {
-  epochs_request all{training};
-  if (all.batch == 0) {  // not said
-    const bool filled = training.equal != nullptr && !training.uneven && !indexed();
-    all.batch = filled ? equal_batches_door::state(*training.equal)->batch : 1;
+MILLRACE_INLINE training_plan dataset_state::asked(const epochs_options& training, std::string_view state) const {
+  epoch_state order;
+  if (indexed()) {
+    order.slice = of == source::mix ? mix.slice : options.slice;
+  } else {
+    order.streamed = {options.shards, options.window, options.window_bytes, {}, {}};
   }
-  all.resume = state;
-  all.slice = of == source::mix ? mix.slice : options.slice;
-  all.index = options.index.empty() ? index_use::none : options.make_index ? index_use::build : index_use::required;
-  all.index_file = options.index;
-  all.format = options.format;
-  all.shards = options.shards;
-  all.window = options.window;
-  all.window_bytes = options.window_bytes;
-  return all;
+  return training_plan(training, std::move(order), state);
 }
 
 MILLRACE_INLINE void dataset_state::check_mix() const {
   if (members.empty()) throw configuration_error("dataset: a mix has no members");
   for (std::size_t i = 0; i < members.size(); ++i) {
-    const dataset_state& d = *dataset_door::state(members[i].of);
+    const dataset_state& d = *dataset_state::in(members[i].of);
     const auto refuse = [&](const std::string& why) {
       const std::string name = d.shown();
       throw configuration_error("dataset: member " + std::to_string(i) + (name.empty() ? "" : " (" + name + ')') +
@@ -259,17 +246,18 @@ MILLRACE_INLINE void dataset_state::check_mix() const {
     // Each URL is read by the first store that serves it.
     const std::string url = d.of == source::prefix ? d.prefix : d.options.prefix;
     for (std::size_t k = 0; k < i; ++k) {
-      const std::shared_ptr<const storage>& other = dataset_door::state(members[k].of)->store;
+      const std::shared_ptr<const storage>& other = dataset_state::in(members[k].of)->store;
       if (other == d.store || url.empty() || !other->serves(url) || other->host(url) == d.store->host(url)) continue;
       refuse("lies in another store than member " + std::to_string(k) + ", which serves the same URLs");
     }
   }
 }
 
-MILLRACE_INLINE std::shared_ptr<const storage> dataset_state::store_of_mix() const {
+MILLRACE_INLINE std::shared_ptr<const storage> dataset_state::store_of_all() const {
+  if (of != source::mix) return store;
   std::vector<std::shared_ptr<const storage>> all;
   for (const weighted_dataset& m : members) {
-    const std::shared_ptr<const storage>& its = dataset_door::state(m.of)->store;
+    const std::shared_ptr<const storage>& its = dataset_state::in(m.of)->store;
     bool there = false;
     for (const auto& other : all) there = there || other == its;
     if (!there) all.push_back(its);
@@ -281,17 +269,17 @@ MILLRACE_INLINE std::shared_ptr<const storage> dataset_state::store_of_mix() con
 /// A dataset's part with an index of its own: of a mix its members, else itself.
 MILLRACE_INLINE std::vector<std::shared_ptr<dataset_state>> dataset_state::parts(std::shared_ptr<dataset_state> data) {
   std::vector<std::shared_ptr<dataset_state>> all;
-  for (const weighted_dataset& m : data->members) all.push_back(dataset_door::state(m.of));
+  for (const weighted_dataset& m : data->members) all.push_back(dataset_state::in(m.of));
   if (all.empty()) all.push_back(std::move(data));
   return all;
 }
 
-/// `indexes`: of its parts. `urls`: see epochs_source.
-MILLRACE_INLINE epochs_source dataset_state::source_of(const std::vector<std::shared_ptr<const index_set>>& its_indexes,
-                                                       const epochs_request& training,
-                                                       std::vector<std::string> urls) const {
-  if (of != source::mix) return epochs_source(its_indexes.front(), store, training, std::move(urls));
-  return epochs_source(mix_of(its_indexes), store_of_mix(), training, std::move(urls));
+MILLRACE_INLINE training_plan dataset_state::plan_of(const training_plan& asked,
+                                                     const std::vector<std::shared_ptr<const index_set>>& its_indexes,
+                                                     std::vector<std::string> urls) const {
+  if (of == source::mix) return training_plan(asked, mix_of(its_indexes), store_of_all(), std::move(urls));
+  dataset_mix::member only{its_indexes.front(), 1, index_prefix(), 0, options.format};
+  return training_plan(asked, std::move(only), store, std::move(urls));
 }
 
 MILLRACE_INLINE dataset_mix dataset_state::mix_of(
@@ -300,8 +288,8 @@ MILLRACE_INLINE dataset_mix dataset_state::mix_of(
   all.until = mix.until;
   all.samples = mix.samples;
   for (std::size_t i = 0; i < members.size(); ++i) {
-    all.members.push_back({its_indexes[i], members[i].weight, dataset_door::state(members[i].of)->index_prefix(),
-                           members[i].seed, dataset_door::state(members[i].of)->options.format});
+    all.members.push_back({its_indexes[i], members[i].weight, dataset_state::in(members[i].of)->index_prefix(),
+                           members[i].seed, dataset_state::in(members[i].of)->options.format});
   }
   return all;
 }
@@ -333,13 +321,13 @@ MILLRACE_INLINE hash128 digest_of(const std::vector<std::shared_ptr<const index_
 
 /// Samples by indexes that are read or made first, and compared with what is listed.
 template <class Sample>
-async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, kept_epochs_options options,
+async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data,
+                                         std::shared_ptr<const training_plan> asked,
                                          std::shared_ptr<epochs_position> position, std::shared_ptr<equal_state> equal,
                                          std::shared_ptr<agreement> agreed) {
-  const epochs_request training = options.get();
   std::vector<std::shared_ptr<const index_set>> indexes;
   std::vector<std::string> urls;
-  std::optional<epochs_source> known;
+  std::shared_ptr<const training_plan> plan;
   std::exception_ptr failure;  // which the other ranks learn of
   try {
     for (const std::shared_ptr<dataset_state>& part : dataset_state::parts(data)) {
@@ -349,9 +337,7 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
         continue;
       }
       const std::string prefix = part->index_prefix();
-      epochs_request own = part->with(training, {});
-      own.prefix = prefix;
-      listed_index index(part->store, own, part->all().known());
+      listed_index index(part->store, prefix, part->options, asked->options, part->all().known());
       async_generator<shard> list = list_shards<shard>(part);
       std::shared_ptr<const index_set> its;
       if (part->options.format->of_objects()) {
@@ -376,7 +362,9 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
       indexes.push_back(part->known());
       urls.insert(urls.end(), index.urls().begin(), index.urls().end());
     }
-    known.emplace(data->source_of(indexes, training, std::move(urls)));
+    plan = std::make_shared<const training_plan>(data->plan_of(*asked, indexes, std::move(urls)));
+    plan->check_store();
+    position->become(plan);
   } catch (...) {
     if (agreed == nullptr) throw;
     failure = std::current_exception();
@@ -385,37 +373,35 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
     if (failure == nullptr) agreed->learn("the index", digest_of(indexes));
     co_await agreed->settle(failure);
   }
-  epochs_source source = std::move(*known);
-  fill_later(source, equal.get());
-  position->become(source);
-  async_generator<Sample> samples = deal_epochs<Sample>(std::move(source));
+  async_generator<Sample> samples =
+      deal_epochs<Sample>(std::move(plan), position->losses(), std::move(equal), nullptr);
   while (std::optional<Sample> s = co_await samples.next()) co_yield give(*s);
 }
 
 template <class Sample>
-stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_request options,
-                                std::shared_ptr<agreement> agreed) {
-  check_epochs_options(options);
-  epoch_state from;
-  from.epoch = options.first_epoch;
-  if (!options.resume.empty()) from = epoch_state::parse(options.resume);
+stream<Sample> indexed_epochs(std::shared_ptr<dataset_state> data, std::shared_ptr<const training_plan> asked,
+                              std::shared_ptr<agreement> agreed) {
+  const epochs_options& options = asked->options;
   const bool mixed = data->of == dataset_state::source::mix;
-  const std::shared_ptr<const storage> store = mixed ? data->store_of_mix() : data->store;
-  auto position = std::make_shared<epochs_position>(options, mixed);
-  std::size_t bytes = options.bytes;
-  if (const auto known = dataset_state::all_known(data)) {  // by a file or a run before: what is promised can be said
-    const epochs_source source = data->source_of(*known, options, {});
-    bytes = source.options.bytes;
-    position->become(source);
-  } else if (bytes == 0) {
-    bytes = most_bytes(!mixed && options.tracks == 0 && options.resume.empty());
+  const bool given = dataset_state::all_given(data);
+  std::shared_ptr<const training_plan> known;  // by a file or a run before: what is promised can be said
+  if (const auto indexes = dataset_state::all_known(data)) {
+    known = std::make_shared<const training_plan>(data->plan_of(*asked, *indexes, {}));
+    known->check_store();
   }
-  std::shared_ptr<equal_state> equal = begin_equal(options, from);
-  stream<Sample> made = stream<Sample>(deal_listed_data<Sample>(std::move(data), kept_epochs_options(options), position,
-                                                                std::move(equal), std::move(agreed)))
-                            .named("epochs", ".bytes");
-  return declare_source(std::move(made), options, options.equal != nullptr)
-      .bounded(options.ahead, detail::added(bytes, store->keeps()))
+  auto position = std::make_shared<epochs_position>(given ? known : asked, mixed);
+  if (known != nullptr) position->become(known);
+  std::shared_ptr<equal_state> equal = begin_equal(*asked);
+  std::size_t bytes = known != nullptr ? known->options.bytes : options.bytes;
+  if (bytes == 0) bytes = most_bytes(!mixed && options.tracks == 0 && !asked->saved);
+  bytes = added(bytes, data->store_of_all()->keeps());
+  // It holds nothing of rows in memory; 0 would say that its bound is not known.
+  if (known != nullptr && !mixed && known->sets.front().indexes->in_memory()) bytes = 1;
+  stream<Sample> made(given ? deal_epochs<Sample>(known, position->losses(), std::move(equal), std::move(agreed))
+                            : deal_listed_data<Sample>(std::move(data), asked, position, std::move(equal),
+                                                       std::move(agreed)));
+  return declare_source(std::move(made).named("epochs", ".bytes"), options)
+      .bounded(options.ahead, bytes)
       .positioned(position)
       .of_rank(options.rank);
 }
@@ -574,7 +560,7 @@ std::optional<std::uint64_t> sum_of(const dataset_state& data, const F& of) {
   }
   std::uint64_t all = 0;
   for (const weighted_dataset& m : data.members) {
-    const std::optional<std::uint64_t> one = sum_of(*dataset_door::state(m.of), of);
+    const std::optional<std::uint64_t> one = sum_of(*dataset_state::in(m.of), of);
     if (!one) return std::nullopt;
     all += *one;
   }
@@ -611,88 +597,65 @@ MILLRACE_INLINE bool dataset::elastic() const noexcept { return state_->indexed(
 
 namespace detail {
 
-/// `agreed`: by the store, when the run begins; may be null.
+/// `agreed`: by the store, when the run begins; may be null. `batch`: as given, 0 where it was not.
 template <class Sample>
-stream<Sample> epochs_of_rank(const dataset& data, const epochs_options& options, const std::string& state,
-                              std::shared_ptr<agreement> agreed, bool compared) {
-  if (options.epochs == 0) throw configuration_error("epochs: .epochs is 0, which reads nothing: `endless` has no end");
-  const std::shared_ptr<dataset_state>& of = dataset_door::state(data);
-  const std::string prefix = of->index_prefix();
-  epochs_request all = of->with(options, state);
-  all.prefix = prefix;
-  all.compared = compared;
-  stream<sample> made;
-  if (!of->indexed()) {
-    if (options.tracks != 0) throw configuration_error("epochs: .tracks is for a dataset with an index");
-    if (options.hosts != 1) throw configuration_error("epochs: .hosts is for a dataset with an index");
-    made = windowed_epochs<sample>(list_shards<shard>(of), of->store, all, std::move(agreed));
-  } else if (dataset_state::all_given(of)) {
-    made = epochs_of<sample>(of->source_of(*dataset_state::all_known(of), all, {}), std::move(agreed));
-  } else {
-    made = epochs_of_listed<sample>(of, all, std::move(agreed));
-  }
-  return options.batch == 0 ? std::move(made) : std::move(made).batches_of(options.batch);
+stream<Sample> epochs_of(const std::shared_ptr<dataset_state>& data, std::shared_ptr<const training_plan> asked,
+                         std::shared_ptr<agreement> agreed, std::size_t batch) {
+  stream<Sample> made =
+      data->indexed() ? indexed_epochs<Sample>(data, std::move(asked), std::move(agreed))
+                      : windowed_epochs<Sample>(list_shards<shard>(data), data->store, std::move(asked),
+                                                std::move(agreed));
+  return batch == 0 ? std::move(made) : std::move(made).batches_of(batch);
 }
 
-/// What a state says that all ranks must have in common, as far as it can be read. `batch`: entries of a step.
-MILLRACE_INLINE void compare_state(agreement& with, bool indexed, const epochs_options& options, std::size_t batch,
-                                   const std::string& text) {
+/// The state is the same on all ranks, or of the same step. `asked`: null on a rank that cannot begin.
+MILLRACE_INLINE void compare_states(agreement& with, const training_plan* asked) {
   hasher128 common;
   std::string shown = "none";
   state_step step;
-  try {
-    if (text.empty()) {
-      // From the beginning.
-    } else if (indexed) {
-      epoch_state s = epoch_state::parse(text);
-      shown = "at sample " + std::to_string(s.position) + " of epoch " + std::to_string(s.epoch);
-      if (s.world_size != 0) {
-        shown = "one of each rank's own";
-        step.known = options.equal != nullptr && s.steps != 0;
-        step.epoch = s.epoch;
-        step.steps = s.steps;
-        s = epoch_state();
+  const bool resumed = asked != nullptr && asked->saved;
+  if (resumed) {
+    epoch_state s = *asked->saved;
+    const epochs_options& options = asked->options;
+    const bool of_rank = s.world_size != 0;
+    shown = of_rank ? "one of each rank's own"
+                    : "at sample " + std::to_string(s.position) + " of epoch " + std::to_string(s.epoch);
+    step.epoch = s.epoch;
+    step.steps = s.steps;
+    step.known = options.equal != nullptr && of_rank && s.steps != 0;
+    if (s.streamed) {
+      step.known = step.known || (options.equal != nullptr && !options.uneven && s.taken == 0);
+      if (s.steps == 0) {  // an earlier program's: by the samples that the rank has taken
+        word_reader place(s.streamed->place);
+        place.next();
+        place.next();
+        step.steps = steps_from(s.position, 0, options.batch, 1);
+        step.ended = s.position != 0 && place.next() == 0 && place.next() == 0;
       }
+      common.add(std::uint64_t{1});
+    } else {
+      if (of_rank) s = epoch_state();
       s.holes.clear();
       s.other_holes = 0;
       s.contents = 0;  // which each rank may have computed by itself
       common.add(std::string_view(s.text()));
-    } else {
-      const window_state s = window_state::parse(text);
-      shown = "one of each rank's own";
-      step.epoch = s.epoch;
-      step.steps = s.steps;
-      step.known = options.equal != nullptr && (s.steps != 0 || (!options.uneven && s.taken == 0));
-      if (s.steps == 0) {  // an earlier program's: by the samples that the rank has taken
-        word_reader place(s.place);
-        place.next();
-        place.next();
-        step.steps = (s.position + batch - 1) / batch;
-        step.ended = s.position != 0 && place.next() == 0 && place.next() == 0;
-      }
-      common.add(std::uint64_t{1});
     }
-  } catch (const error&) {  // which epochs() says
-    shown = "no state of epochs()";
   }
-  with.add({"the state", text.empty() ? 0 : common.value().low | 1U, shown});
+  with.add({"the state", resumed ? common.value().low | 1U : 0, shown});
   with.at_step(step);
 }
 
-/// What all ranks must have in common, as far as it is known before the run begins. Called on all ranks at the same
-/// place of the program.
-MILLRACE_INLINE std::shared_ptr<agreement> agreement_of(const rank_group& group, const dataset& data,
-                                                        const epochs_options& options, const std::string& state) {
-  const std::shared_ptr<dataset_state>& of = dataset_door::state(data);
-  auto all = std::make_shared<agreement>(group, "epochs");
+/// What all ranks must have in common, as far as it is known before the run begins. `options`: as given; `asked`: null
+/// on a rank that cannot begin, which compares as many settings as the others.
+MILLRACE_INLINE void compare_plans(const std::shared_ptr<agreement>& all, std::uint64_t world,
+                                   const std::shared_ptr<dataset_state>& of, const epochs_options& options,
+                                   const training_plan* asked) {
   std::uint64_t slice = of->of == dataset_state::source::mix ? of->mix.slice : of->options.slice;
-  if (slice == 0 && of->of == dataset_state::source::indexes) {
-    slice = default_slice(*of->known(), group.mine().world_size);
-  }
+  if (slice == 0 && of->of == dataset_state::source::indexes) slice = default_slice(*of->known(), world);
   all->add({"the seed", options.seed});
   all->add({".epochs", options.epochs, options.epochs == endless ? "endless" : ""});
   all->add({".first_epoch", options.first_epoch});
-  all->add({".batch", of->with(options, {}).batch});
+  all->add({".batch", asked != nullptr ? asked->options.batch : options.batch});
   all->add({".take_batches", options.take_batches});
   all->add({".pad", options.pad ? 1U : 0U, options.pad ? "on" : "off"});
   all->add({".uneven", options.uneven ? 1U : 0U, options.uneven ? "on" : "off"});
@@ -733,35 +696,29 @@ MILLRACE_INLINE std::shared_ptr<agreement> agreement_of(const rank_group& group,
   }
   all->add_digest("the index", index);
   all->add_digest("the list of shards", hash128());
-  compare_state(*all, of->indexed(), options, of->with(options, {}).batch, state);
-  return all;
+  compare_states(*all, asked);
 }
 
 }  // namespace detail
 
 MILLRACE_COROUTINE_BODY stream<sample> epochs(const dataset& data, const epochs_options& options, std::string state) {
+  const std::shared_ptr<detail::dataset_state>& of = detail::dataset_state::in(data);
+  const auto asked = [&] { return std::make_shared<const detail::training_plan>(of->asked(options, state)); };
   const rank_group* const group = options.ranks.get();
-  if (group == nullptr) return detail::epochs_of_rank<sample>(data, options, state, nullptr, false);
-  const rank& mine = group->mine();
-  std::shared_ptr<detail::agreement> agreed = detail::agreement_of(*group, data, options, state);
+  if (group == nullptr) return detail::epochs_of<sample>(of, asked(), nullptr, options.batch);
+  // Made at the same place of the program on all ranks.
+  auto agreed = std::make_shared<detail::agreement>(*group, "epochs");
+  std::shared_ptr<const detail::training_plan> plan;
   std::exception_ptr failure;
   stream<sample> made;
   try {
-    if (options.rank.world_size != 1 &&
-        (options.rank.index != mine.index || options.rank.world_size != mine.world_size)) {
-      throw configuration_error("epochs: .rank is " + std::to_string(options.rank.index) + " of " +
-                                std::to_string(options.rank.world_size) + ", and .ranks is " +
-                                std::to_string(mine.index) + " of " + std::to_string(mine.world_size) +
-                                ": leave .rank out");
-    }
-    epochs_options its = options;
-    its.ranks = rank_group_ref();
-    its.rank = mine;
-    made = detail::epochs_of_rank<sample>(data, its, state, agreed->by_store() ? agreed : nullptr, true);
+    plan = asked();
+    made = detail::epochs_of<sample>(of, plan, agreed->by_store() ? agreed : nullptr, options.batch);
   } catch (...) {
     if (agreed->by_store()) throw;
     failure = std::current_exception();
   }
+  detail::compare_plans(agreed, group->mine().world_size, of, options, plan.get());
   if (!agreed->by_store()) agreed->settle_now(failure);
   if (group->process().world_size > 1) {
     made = std::move(made).of_ranks(std::make_shared<const detail::group_words>(*group));
@@ -769,27 +726,27 @@ MILLRACE_COROUTINE_BODY stream<sample> epochs(const dataset& data, const epochs_
   return made;
 }
 
-MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset& data, const epochs_options& training,
-                                                   plan_options prices) {
-  const std::shared_ptr<detail::dataset_state>& of = detail::dataset_door::state(data);
-  const auto known = detail::dataset_state::all_known(of);
+namespace detail {
+
+/// The plan of a training on a dataset whose indexes are known.
+MILLRACE_INLINE training_plan known_plan(const std::shared_ptr<dataset_state>& of, const epochs_options& training) {
+  const auto known = dataset_state::all_known(of);
   if (!of->indexed() || !known) {
     throw configuration_error("dataset: what an epoch costs is not known before its index has been made or read",
                               where{of->shown(), std::nullopt, {}});
   }
-  detail::epochs_request all = of->with(training, {});
-  const bool mixed = of->of == detail::dataset_state::source::mix;
-  if (const auto store = mixed ? of->store_of_mix() : of->store) {
-    all.cached = store->caches_on_disk(of->index_prefix());
-    if (all.cached != 0 && !mixed) detail::note_held(all, *store, *known->front(), of->index_prefix(), {});
-  }
-  detail::check_hosts(all);
-  return mixed ? of_request(of->mix_of(*known), all, prices)
-                                                      : of_request(*known->front(), all, prices);
+  return of->plan_of(of->asked(training, {}), *known, {});
 }
 
-MILLRACE_COROUTINE_BODY std::string dataset::plan(const epochs_options& options) const {
-  return samples() ? epochs(*this, options).plan() : std::string();
+}  // namespace detail
+
+MILLRACE_INLINE epoch_plan epoch_plan::of_training(const dataset& data, const epochs_options& training,
+                                                   plan_options prices) {
+  return of_plan(detail::known_plan(detail::dataset_state::in(data), training), prices);
+}
+
+MILLRACE_INLINE std::string dataset::plan(const epochs_options& options) const {
+  return samples() ? detail::known_plan(state_, options).text() : std::string();
 }
 
 }  // namespace millrace

@@ -20,9 +20,7 @@
 #include <millrace/order/sample_order.hpp>
 #include <millrace/order/shard_deal.hpp>
 #include <millrace/order/shuffle_quality.hpp>
-#include <millrace/train/detail/dataset_mix.hpp>
 #include <millrace/train/detail/epoch_walk.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/reading_estimate.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 #include <millrace/train/epochs_options.hpp>
@@ -33,10 +31,8 @@ namespace millrace::inline MILLRACE_ABI {
 class dataset;
 
 namespace detail {
-class epochs_position;
-/// On how many hosts the ranks of a training are, as far as that is known.
-std::uint64_t hosts_of_ranks(const epochs_request& training);
-}  // namespace detail
+class training_plan;
+}
 
 /// What an epoch is planned for.
 struct plan_options {
@@ -123,11 +119,10 @@ class epoch_plan {
   std::string text() const;
 
  private:
-  friend class detail::epochs_position;
-  static epoch_plan of_request(const index_set& indexes, const detail::epochs_request& training,
-                               plan_options prices = {});
-  static epoch_plan of_request(const detail::dataset_mix& mix, const detail::epochs_request& training,
-                               plan_options prices = {});
+  friend class detail::training_plan;
+  static epoch_plan of_plan(const detail::training_plan& training, const plan_options& prices);
+  static epoch_plan of_set(const detail::training_plan& training, std::size_t set, plan_options how);
+  static epoch_plan of_mix(const detail::training_plan& training, const plan_options& prices);
   void share_out(const plan_options& options, std::uint64_t end, double mean_sample);
   void advise(const std::shared_ptr<const shard_counts>& counts, const sample_order& order,
               const plan_options& options);
@@ -296,27 +291,6 @@ inline void epoch_plan::read_in_pieces(const plan_options& options, const order_
                    std::to_string(order.slice) + " samples of each slice that is open: about " +
                    std::to_string(requests) + " requests; with " + detail::in_bytes(enough) + " there would be " +
                    std::to_string(before) + '.');
-}
-
-inline epoch_plan epoch_plan::of_request(const index_set& indexes, const detail::epochs_request& options,
-                                         plan_options prices) {
-  detail::epochs_request training = options;
-  std::string chosen = detail::choose_reading(indexes, training);
-  prices.world = training.rank.world_size;
-  prices.batch = training.batch;
-  prices.seed = training.seed;
-  prices.epoch = training.first_epoch;
-  prices.order = indexes.options_of(training.tracks, training.slice, training.hosts);
-  prices.cache_bytes = indexes.in_memory() ? 0 : training.cached;
-  prices.hosts = detail::hosts_of_ranks(training);
-  prices.held_bytes = training.held;
-  prices.held_of = indexes.in_memory() ? 0 : training.held_of;
-  prices.take_batches = training.take_batches;
-  prices.memory = training.bytes;
-  epoch_plan plan = of(indexes, prices);
-  if (indexes.in_memory()) plan.requests = plan.most_rank_requests = plan.rank_memory = 0;
-  if (!chosen.empty()) plan.advice.push_back("Chosen: " + std::move(chosen));
-  return plan;
 }
 
 inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& options) {

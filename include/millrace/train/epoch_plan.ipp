@@ -11,8 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
-#include <millrace/train/detail/mix_text.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/epoch_plan.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
@@ -29,13 +28,6 @@ MILLRACE_INLINE void epoch_plan::share_out(const plan_options& options, std::uin
   most_rank_samples = before + (last.count + options.world - 1) / options.world;
   least_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(least_rank_samples) * mean_sample);
   most_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(most_rank_samples) * mean_sample);
-}
-
-MILLRACE_INLINE std::uint64_t detail::hosts_of_ranks(const epochs_request& training) {
-  const millrace::rank& r = training.rank;
-  if (training.hosts != 1) return training.hosts;
-  const std::uint64_t each = std::max<std::uint64_t>(r.local_world_size, 1);
-  return (r.world_size + each - 1) / each;
 }
 
 /// A host keeps what it reads in the first epoch, as far as it has room. What it reads in the second one is any part of
@@ -141,33 +133,59 @@ MILLRACE_INLINE void epoch_plan::advise_of_ranks(std::uint64_t tracks) {
   if (tracks % world != 0) advice.push_back("The ranks do not divide the tracks: some slices are read by two ranks.");
 }
 
-MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix,
-                                                  const detail::epochs_request& options, plan_options prices) {
-  detail::epochs_request training = options;
-  std::string chosen = detail::choose_reading(mix, training);
-  const sample_mix order = detail::order_of(mix, training);
+MILLRACE_INLINE epoch_plan epoch_plan::of_plan(const detail::training_plan& training, const plan_options& prices) {
+  plan_options how = prices;
+  how.world = training.options.rank.world_size;
+  how.batch = training.options.batch;
+  epoch_plan plan;
+  if (training.mix != nullptr) {
+    plan = of_mix(training, how);
+  } else {
+    how.take_batches = training.options.take_batches;
+    const bool in_memory = training.sets.front().indexes->in_memory();
+    how.cache_bytes = in_memory ? 0 : training.cached;
+    how.held_bytes = training.held.bytes;
+    how.held_of = in_memory ? 0 : training.held.of;
+    plan = of_set(training, 0, how);
+  }
+  if (!training.chosen.empty()) plan.advice.push_back("Chosen: " + training.chosen);
+  return plan;
+}
+
+/// One of its data sets, by itself.
+MILLRACE_INLINE epoch_plan epoch_plan::of_set(const detail::training_plan& training, std::size_t set,
+                                              plan_options how) {
+  const millrace::rank& r = training.options.rank;
+  const std::uint64_t of_host = std::max<std::uint64_t>(r.local_world_size, 1);
+  const index_set& indexes = *training.sets[set].indexes;
+  how.seed = training.options.seed;
+  how.epoch = training.options.first_epoch;
+  how.order = training.walk.sets[set].order;
+  how.hosts = training.options.hosts != 1 ? training.options.hosts : (r.world_size + of_host - 1) / of_host;
+  how.memory = detail::share_of_bytes(training.options.bytes, how.order.tracks, training.walk.tracks);
+  epoch_plan plan = of(indexes, how);
+  if (indexes.in_memory()) plan.requests = plan.most_rank_requests = plan.rank_memory = 0;
+  return plan;
+}
+
+MILLRACE_INLINE epoch_plan epoch_plan::of_mix(const detail::training_plan& training, const plan_options& prices) {
+  const sample_mix& order = *training.walk.mix;
+  const std::uint64_t tracks = training.walk.tracks;
+  const std::uint64_t end = training.walk.end;
   epoch_plan plan;
   plan.indexed = true;
-  plan.world = prices.world = training.rank.world_size;
-  prices.batch = training.batch;
-  const std::uint64_t end = detail::end_of_epoch(order.size(), prices.batch, prices.world, training.take_batches);
+  plan.world = prices.world;
   const auto rounded = [](double value) { return static_cast<std::uint64_t>(value + 0.5); };
   plan.samples = order.size();
-  plan.advise_of_ranks(training.tracks);
+  plan.advise_of_ranks(tracks);
   double bytes = 0;
   double taken = 0;
   double requests = 0;
   double visits = 0;
-  for (std::size_t d = 0; d < mix.members.size(); ++d) {
-    const index_set& indexes = *mix.members[d].indexes;
-    detail::epochs_request own = training;
-    own.tracks = order.tracks(d);
-    own.slice = indexes.slice_in_mix(training.slice);
-    own.bytes = detail::share_of_bytes(training.bytes, own.tracks, training.tracks);
-    own.take_batches = 0;
-    own.cached = 0;
-    own.held_of = 0;
-    const epoch_plan round = of_request(indexes, own);
+  for (std::size_t d = 0; d < training.sets.size(); ++d) {
+    const index_set& indexes = *training.sets[d].indexes;
+    const order_options& its_order = training.walk.sets[d].order;
+    const epoch_plan round = of_set(training, d, {.world = prices.world, .batch = prices.batch});
     const double samples =
         static_cast<double>(order.samples(d)) * static_cast<double>(end) / static_cast<double>(order.size());
     const double rounds = samples / static_cast<double>(indexes.samples());
@@ -177,13 +195,14 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix
     visits += rounds * static_cast<double>(round.slice_visits);
     plan.shards += round.shards;
     plan.rank_memory += round.rank_memory;
-    const std::string& prefix = mix.members[d].prefix;
-    const std::string name = detail::dataset_name(d, prefix.empty() ? std::string(training.prefix) : prefix);
-    plan.datasets.push_back(name + ": weight " + std::to_string(mix.members[d].weight) + ", " +
-                            std::to_string(own.tracks) + " of " + std::to_string(training.tracks) + " tracks; " +
+    const std::string name = detail::dataset_name(d, training.sets[d].prefix);
+    plan.datasets.push_back(name + ": weight " + std::to_string(training.mix->members[d].weight) + ", " +
+                            std::to_string(its_order.tracks) + " of " + std::to_string(tracks) + " tracks; " +
                             std::to_string(rounded(samples)) + " samples an epoch, " + detail::with_digits(rounds, 2) +
                             " times its " + std::to_string(indexes.samples()));
-    const std::string sentence = reading_advice(indexes, {.tracks = own.tracks, .slice = own.slice}, plan.world, own);
+    epochs_options reading = training.options;
+    reading.bytes = detail::share_of_bytes(training.options.bytes, its_order.tracks, tracks);
+    const std::string sentence = reading_advice(indexes, its_order, plan.world, reading);
     if (!sentence.empty()) plan.advice.push_back(name + ": " + sentence);
   }
   const double mean = bytes / static_cast<double>(end);
@@ -194,7 +213,6 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_request(const detail::dataset_mix& mix
   plan.slice_visits = rounded(visits);
   plan.most_rank_requests = rounded(requests * static_cast<double>(plan.most_rank_samples) / static_cast<double>(end));
   plan.price(prices, mean);
-  if (!chosen.empty()) plan.advice.push_back("Chosen: " + std::move(chosen));
   return plan;
 }
 

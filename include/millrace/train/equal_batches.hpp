@@ -46,6 +46,7 @@ void check_ranks_end(const equal_batches* equal, bool uneven);
 class equal_state {
  public:
   equal_state(std::size_t b, uneven h, rank_group g) : batch(b), how(h), group(std::move(g)) {}
+  static const std::shared_ptr<equal_state>& in(const equal_batches& equal) noexcept;
 
   /// Of epochs(), for a run.
   void begin(const millrace::rank& mine, std::uint64_t of_seed, std::uint64_t from_epoch, std::uint64_t to_epoch) {
@@ -342,17 +343,13 @@ class equal_batches {
   }
 
  private:
-  friend class equal_batches_door;
+  friend class detail::equal_state;
   std::shared_ptr<detail::equal_state> shared_;
 };
 
-/// For epochs() alone.
-class equal_batches_door {
- public:
-  static const std::shared_ptr<detail::equal_state>& state(const equal_batches& equal) noexcept {
-    return equal.shared_;
-  }
-};
+inline const std::shared_ptr<detail::equal_state>& detail::equal_state::in(const equal_batches& equal) noexcept {
+  return equal.shared_;
+}
 
 }  // namespace millrace
 

@@ -22,7 +22,7 @@ MILLRACE_COROUTINE_BODY stream<shard> shard_epochs(stream<shard> list, const sha
   if (options.rank.world_size > 1) detail::check_ranks_end(options.equal, options.uneven);
   std::shared_ptr<detail::equal_state> equal;
   if (options.equal != nullptr) {
-    equal = equal_batches_door::state(*options.equal);
+    equal = detail::equal_state::in(*options.equal);
     equal->begin(options.rank, options.seed, options.first_epoch,
                  detail::end_epoch_of(options.first_epoch, options.epochs));
   }

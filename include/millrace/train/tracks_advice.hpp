@@ -9,9 +9,9 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/index/index_set.hpp>
+#include <millrace/order/epoch_state.hpp>
 #include <millrace/order/sample_order.hpp>
 #include <millrace/train/detail/dataset_mix.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/epochs_options.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
@@ -38,11 +38,11 @@ std::uint64_t default_tracks(const index_set& indexes, std::uint64_t slice, std:
 std::size_t default_bytes(const index_set& indexes, const order_options& order, std::uint64_t world);
 
 namespace detail {
-/// Puts numbers in place of .tracks, .slice and .bytes that are 0, as epochs() does: from the state where that is of
-/// this index. Returns a sentence that says what was chosen, and why; empty where all was given. Throws what
-/// epoch_state::parse() throws.
-std::string choose_reading(const index_set& indexes, epochs_request& options);
-std::string choose_reading(const dataset_mix& mix, epochs_request& options);
+/// Puts numbers in place of .tracks, .bytes and `slice` that are 0, as epochs() does: from the state, if one is given
+/// (not null) and of this index. Returns a sentence that says what was chosen, and why; empty where all was given.
+std::string choose_reading(const index_set& indexes, epochs_options& options, std::uint64_t& slice,
+                           const epoch_state* saved);
+std::string choose_reading(const dataset_mix& mix, epochs_options& options, std::uint64_t slice);
 }  // namespace detail
 
 /// A sentence where default_tracks() are fewer than the samples of a step of `batch` on each rank, so that several

@@ -106,16 +106,14 @@ MILLRACE_INLINE std::string default_tracks_advice(const index_set& indexes, cons
          std::to_string(fit) + price + '.';
 }
 
-MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epochs_request& options) {
-  if (indexes.samples() == 0) return {};
+MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epochs_options& options,
+                                                   std::uint64_t& its_slice, const epoch_state* saved) {
   const std::uint64_t world = options.rank.world_size;
-  std::optional<epoch_state> saved;
-  if (!options.resume.empty()) saved = epoch_state::parse(options.resume);
-  if (saved && saved->index != indexes.digest()) saved.reset();
-  std::uint64_t slice = options.slice != 0 ? options.slice : default_slice(indexes, world);
-  const bool other = saved && options.slice == 0 && !indexes.by_groups() && saved->slice != 0 && saved->slice != slice;
+  if (saved != nullptr && saved->index != indexes.digest()) saved = nullptr;
+  std::uint64_t slice = its_slice != 0 ? its_slice : default_slice(indexes, world);
+  const bool other = saved && its_slice == 0 && !indexes.by_groups() && saved->slice != 0 && saved->slice != slice;
   if (other) slice = saved->slice;
-  if (!indexes.by_groups()) options.slice = slice;
+  if (!indexes.by_groups()) its_slice = slice;
   std::string text;
   if (options.tracks == 0) {
     options.tracks = default_tracks(indexes, slice, world);
@@ -141,7 +139,8 @@ MILLRACE_INLINE std::string detail::choose_reading(const index_set& indexes, epo
   return text.empty() ? text : text + '.';
 }
 
-MILLRACE_INLINE std::string detail::choose_reading(const dataset_mix& mix, epochs_request& options) {
+MILLRACE_INLINE std::string detail::choose_reading(const dataset_mix& mix, epochs_options& options,
+                                                   std::uint64_t its_slice) {
   if (options.tracks != 0 && options.bytes != 0) return {};
   std::string text;
   if (options.tracks == 0) {
@@ -152,7 +151,7 @@ MILLRACE_INLINE std::string detail::choose_reading(const dataset_mix& mix, epoch
     std::uint64_t bytes = detail::least_bytes;
     for (const dataset_mix::member& m : mix.members) {
       if (m.indexes == nullptr || m.indexes->samples() == 0) continue;
-      const std::uint64_t slice = m.indexes->slice_in_mix(options.slice);
+      const std::uint64_t slice = m.indexes->slice_in_mix(its_slice);
       bytes = std::max(bytes, detail::bytes_of_tracks(*m.indexes, {.tracks = options.tracks, .slice = slice},
                                                       options.rank.world_size));
     }

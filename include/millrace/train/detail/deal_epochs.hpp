@@ -7,39 +7,38 @@
 #include <string>
 #include <utility>
 
-#include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/index/index_set.hpp>
-#include <millrace/order/epoch_state.hpp>
 #include <millrace/shards/sample.hpp>
-#include <millrace/shards/storage.hpp>
 #include <millrace/train/detail/agreement.hpp>
+#include <millrace/train/detail/epoch_losses.hpp>
 #include <millrace/train/detail/epoch_reader.hpp>
-#include <millrace/train/detail/epochs_position.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
+#include <millrace/train/detail/training_plan.hpp>
+#include <millrace/train/epochs_options.hpp>
+#include <millrace/train/equal_batches.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// `agreed`: with the other ranks, before anything is read; may be null.
+/// The samples of a plan whose indexes are known. `losses`: of its position; `equal`: of begin_equal(); `agreed`: with
+/// the other ranks, before anything is read. The last two may be null.
 template <class Sample>
-async_generator<Sample> deal_epochs(epochs_source source, std::shared_ptr<agreement> agreed = nullptr) {
+async_generator<Sample> deal_epochs(std::shared_ptr<const training_plan> plan, std::shared_ptr<epoch_losses> losses,
+                                    std::shared_ptr<equal_state> equal, std::shared_ptr<agreement> agreed) {
   const coroutine_context here = co_await this_context();
   executor& ex = here.get_executor();
   if (agreed != nullptr) co_await agreed->settle(nullptr);
-  log_unchecked_ranks(ex, source.options);
-  const failure_policy policy = source.options.failures;
-  const std::shared_ptr<epoch_losses> losses = source.losses;
+  if (equal != nullptr) equal->list = plan->begin.index;
+  log_unchecked_ranks(ex, *plan);
+  const failure_policy policy = plan->options.failures;
   // Losses are items that are yielded, and counted by shard: not in the stage's metrics.
   failures bad(policy, coroutine_context(ex, here.run(), nullptr), "epochs");
-  if (source.options.rank.index == 0) {
-    const std::string advice = source.advice();
+  if (plan->options.rank.index == 0) {
+    const std::string advice = plan->advice();
     if (!advice.empty()) log_line(ex, "millrace: epochs: " + advice);
   }
-  epoch_reader<Sample> reader(std::move(source), here);
+  epoch_reader<Sample> reader(std::move(plan), losses, here);
   for (;;) {
     reader.plan();
     if (reader.ended()) break;
@@ -67,7 +66,8 @@ async_generator<Sample> deal_epochs(epochs_source source, std::shared_ptr<agreem
 
 /// What epochs() promises to the stages after it.
 template <class Sample>
-stream<Sample> declare_source(stream<Sample> made, const epochs_request& options, bool ends_differ) {
+stream<Sample> declare_source(stream<Sample> made, const epochs_options& options) {
+  const bool ends_differ = options.equal != nullptr;
   const bool padded = options.pad && !ends_differ;
   const bool ranks = options.rank.world_size > 1;
   // One rank's batches may have any size; where it was given one, it is to be that.
@@ -80,22 +80,6 @@ stream<Sample> declare_source(stream<Sample> made, const epochs_request& options
         "the ranks have unequally many samples: put equal.fill(), of .equal, before the stage that makes batches");
   }
   return made;
-}
-
-template <class Sample>
-stream<Sample> epochs_of(epochs_source source, std::shared_ptr<agreement> agreed) {
-  fill_later(source, begin_equal(source.options, source.begin).get());
-  const epochs_request options = source.options;
-  auto position = std::make_shared<epochs_position>(source);
-  const std::size_t kept = source.store->keeps();
-  // Then it holds nothing; 0 would say that its bound is not known.
-  const bool in_memory = source.mix == nullptr && source.sets.front().indexes->in_memory();
-  stream<Sample> made = stream<Sample>(deal_epochs<Sample>(std::move(source), std::move(agreed)))
-                            .named("epochs", ".bytes");
-  return declare_source(std::move(made), options, options.equal != nullptr)
-      .bounded(options.ahead, in_memory ? 1 : added(options.bytes, kept))
-      .positioned(std::move(position))
-      .of_rank(options.rank);
 }
 
 }  // namespace millrace::detail

@@ -20,46 +20,29 @@
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/train/detail/deal_epochs.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/detail/window_position.hpp>
 #include <millrace/train/detail/window_reader.hpp>
 #include <millrace/train/equal_batches.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// Options with texts of their own, for later.
-class kept_epochs_options {
- public:
-  explicit kept_epochs_options(const epochs_request& options)
-      : options_(options), prefix_(options.prefix), resume_(options.resume) {}
-  epochs_request get() const {
-    epochs_request now = options_;
-    now.prefix = prefix_;
-    now.resume = resume_;
-    now.index_file = {};
-    return now;
-  }
-
- private:
-  epochs_request options_;
-  std::string prefix_;
-  std::string resume_;
-};
-
 /// The samples of epochs() without an index.
 template <class Sample>
 async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_ptr<const storage> store,
-                                     kept_epochs_options options, std::shared_ptr<window_position> position,
-                                     std::shared_ptr<equal_state> equal, std::shared_ptr<agreement> agreed) {
+                                     std::shared_ptr<const training_plan> asked,
+                                     std::shared_ptr<window_position> position, std::shared_ptr<equal_state> equal,
+                                     std::shared_ptr<agreement> agreed) {
   const generator_context<Sample> here = co_await this_generator<Sample>();
   executor& ex = here.get_executor();
-  const epochs_request how = options.get();
+  const epochs_options& how = asked->options;
   std::shared_ptr<const window_plan> plan;
   std::optional<window_order> first;
   std::exception_ptr failure;  // which the other ranks learn of
   try {
     std::vector<shard> all;
     while (std::optional<shard> s = co_await list.next()) all.push_back(std::move(*s));
-    plan = std::make_shared<const window_plan>(std::move(all), how);
+    plan = std::make_shared<const window_plan>(std::move(all), *asked);
     if (agreed != nullptr) agreed->learn("the list of shards", plan->list);
     first.emplace(position->begin(plan));
   } catch (...) {
@@ -68,14 +51,14 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
   }
   list = async_generator<shard>();
   if (agreed != nullptr) co_await agreed->settle(failure);
-  log_unchecked_ranks(ex, how);
+  log_unchecked_ranks(ex, *asked);
   if (equal != nullptr) equal->list = plan->list;
   window_order begin = std::move(*first);
   if (begin.epoch() < plan->end_epoch) {
     log_rank(how.rank, begin.numbers().size(), plan->shards.size());
   }
   failures bad(how.failures, coroutine_context(ex, here.run(), nullptr), "epochs");
-  if (here.stage() != nullptr) here.stage()->reads_within(how.shards, 0, how.bytes, ".bytes");
+  if (here.stage() != nullptr) here.stage()->reads_within(plan->width, 0, how.bytes, ".bytes");
   window_reader<Sample> reader(std::move(begin), std::move(store), how, position, here);
   const window_order& order = reader.order();
   std::uint64_t given = 0;  // entries of the epoch in this run
@@ -133,36 +116,20 @@ async_generator<Sample> deal_windows(async_generator<shard> list, std::shared_pt
 
 template <class Sample>
 stream<Sample> windowed_epochs(async_generator<shard> list, std::shared_ptr<const storage> store,
-                               epochs_request options, std::shared_ptr<agreement> agreed) {
-  if (options.rank.world_size > 1) check_ranks_end(options.equal, options.uneven);
-  if (options.bytes == 0) options.bytes = 160 * MiB;
-  std::optional<window_state> saved;
-  if (!options.resume.empty()) saved = window_state::parse(options.resume);
-  auto position = std::make_shared<window_position>(options, saved);
-  std::shared_ptr<equal_state> equal;
-  if (options.equal != nullptr) {
-    equal = equal_batches_door::state(*options.equal);
-    if (!options.uneven && equal->batch != options.batch) {
-      throw configuration_error("epochs: .batch is not that of .equal");
-    }
-    equal->begin(options.rank, options.seed, options.first_epoch, end_epoch_of(options.first_epoch, options.epochs));
-    if (saved && saved->taken != 0 && !options.uneven) {
-      throw configuration_error(
-          "resume: the state is inside a window of bucket_by_length(), a document of pack() or a sample of flat_map(): "
-          "it does not go on with .equal, unless .uneven is said too and equal.fill() is after that stage");
-    }
-    if (saved) equal->go_on(saved->epoch, saved->position, saved->steps);
-  }
+                               std::shared_ptr<const training_plan> plan, std::shared_ptr<agreement> agreed) {
+  const epochs_options& options = plan->options;
+  const streamed_order& order = *plan->begin.streamed;
+  auto position = std::make_shared<window_position>(plan);
+  std::shared_ptr<equal_state> equal = begin_equal(*plan);
   async_generator<Sample> samples =
-      deal_windows<Sample>(std::move(list), std::move(store), kept_epochs_options(options), position,
-                           equal, std::move(agreed));
+      deal_windows<Sample>(std::move(list), std::move(store), plan, position, equal, std::move(agreed));
   const bool filled = equal != nullptr && !options.uneven;
   if (filled) samples = fill_steps<Sample>(std::move(samples), equal);
   stream<Sample> made = stream<Sample>(std::move(samples)).named("epochs", ".bytes or .shards");
-  made = declare_source(std::move(made), options, equal != nullptr);
+  made = declare_source(std::move(made), options);
   if (filled) made = std::move(made).declares(place_effect::evens, options.batch).batches_of(options.batch);
   return std::move(made)
-      .bounded(options.window, options.window_bytes)
+      .bounded(static_cast<std::size_t>(order.window), static_cast<std::size_t>(order.window_bytes))
       .bounded("epochs, open shards", options.ahead, options.bytes)
       .positioned(position)
       .of_rank(options.rank);

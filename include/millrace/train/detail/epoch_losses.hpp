@@ -20,8 +20,8 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// before it. Any thread.
 class epoch_losses {
  public:
-  /// Those of a state that the run goes on from; `names` are the shards', by their numbers.
-  void carry(const epoch_state& before, const std::vector<std::string>& names);
+  /// Begins with those of a state that the run goes on from; `names`: of the shards that it names, by their numbers.
+  void carry(const epoch_state& before, const std::map<std::uint64_t, std::string>& names);
   /// One more, in the order of delivery.
   void add(const epoch_mark& at, std::uint64_t shard, const std::string& name, const std::string& reason);
   /// Puts into a state what was lost before its position. Positions of further calls must not be before that one.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -16,11 +17,13 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-MILLRACE_INLINE void epoch_losses::carry(const epoch_state& before, const std::vector<std::string>& names) {
+MILLRACE_INLINE void epoch_losses::carry(const epoch_state& before,
+                                         const std::map<std::uint64_t, std::string>& names) {
   const std::lock_guard lock(mutex_);
+  shards_.clear();
   for (const auto& [shard, samples] : before.holes) {
     of_shard& s = shards_[shard];
-    s.all = {names.at(static_cast<std::size_t>(shard)), samples, "lost before the resume"};
+    s.all = {names.at(shard), samples, "lost before the resume"};
     s.passed = samples;
   }
   unnamed_ = before.other_holes;

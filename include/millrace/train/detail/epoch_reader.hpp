@@ -35,11 +35,11 @@
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/event.hpp>
+#include <millrace/train/detail/epoch_losses.hpp>
 #include <millrace/train/detail/epoch_walk.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/sample_filler.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -67,8 +67,11 @@ namespace millrace::inline MILLRACE_ABI::detail {
 template <class Sample = sample>
 class epoch_reader {
  public:
-  epoch_reader(epochs_source source, const coroutine_context& here)
-      : source_(std::move(source)),
+  epoch_reader(std::shared_ptr<const training_plan> plan, std::shared_ptr<epoch_losses> losses,
+               const coroutine_context& here)
+      : plan_(std::move(plan)),
+        losses_(std::move(losses)),
+        source_(*plan_),
         options_(source_.options),
         here_(here),
         reader_(source_.store),
@@ -222,7 +225,7 @@ class epoch_reader {
     } catch (...) {
       reason = "an exception that is no std::exception";
     }
-    source_.losses->add(failed_, failed_shard_, source_.shown(failed_shard_), reason);
+    losses_->add(failed_, failed_shard_, source_.shown(failed_shard_), reason);
   }
 
  private:
@@ -285,7 +288,7 @@ class epoch_reader {
   static slice_piece::range& range_of(const planned& p) { return p.piece->ranges()[p.piece->at(p.number).range]; }
 
   /// The first batch comes soon: before anything is known of the store, 16 MiB of samples are asked for.
-  static host_share::bounds bounds_of_requests(const epochs_source& s) {
+  static host_share::bounds bounds_of_requests(const training_plan& s) {
     const std::uint64_t start = first_bytes / std::max<std::uint64_t>(mean_sample(s), 1);
     return {.bytes = s.options.bytes,
             .longest = s.options.part,
@@ -294,7 +297,7 @@ class epoch_reader {
   }
 
   /// What is held at first: the slices that are open, and 16 MiB.
-  static std::size_t first_room(const epochs_source& s) {
+  static std::size_t first_room(const training_plan& s) {
     std::size_t bytes = first_bytes;
     for (std::size_t d = 0; d < s.sets.size(); ++d) {
       const order_options& order = s.walk.sets[d].order;
@@ -317,10 +320,10 @@ class epoch_reader {
     took_at_ = now;
   }
 
-  static std::uint64_t mean_sample(const epochs_source& s) {
+  static std::uint64_t mean_sample(const training_plan& s) {
     std::uint64_t samples = 0;
     std::uint64_t bytes = 0;
-    for (const epochs_source::dataset& set : s.sets) {
+    for (const training_plan::dataset& set : s.sets) {
       samples += set.indexes->samples();
       bytes += set.indexes->sample_bytes();
     }
@@ -391,7 +394,7 @@ class epoch_reader {
   /// Where the next sample is a row in memory, its place; else false.
   bool plan_in_memory(planned& p) {
     const epoch_walk::place at = walk_.place_of(next_);
-    const epochs_source::dataset& set = source_.sets[at.set];
+    const training_plan::dataset& set = source_.sets[at.set];
     if (!set.indexes->in_memory()) return false;
     p.in_memory = true;
     p.place = track_cursor(*at.order, at.track, at.number).next();
@@ -431,7 +434,7 @@ class epoch_reader {
   std::shared_ptr<slice_piece> made(std::uint64_t most) {
     const std::uint64_t tracks = source_.walk.tracks;
     const epoch_walk::place at = walk_.place_of(next_);
-    const epochs_source::dataset& set = source_.sets[at.set];
+    const training_plan::dataset& set = source_.sets[at.set];
     // A part of a group that is unpacked as a whole takes its time and its memory, too.
     most = set.indexes->counts()->groups().empty() ? std::min(most, piece_samples_[at.set]) : UINT64_MAX;
     const std::uint64_t count = std::min({most, left_of_slice(*at.order, at.track, at.number),
@@ -775,8 +778,10 @@ class epoch_reader {
     s.mark.padding = true;
     return s;
   }
-  const epochs_source source_;
-  const epochs_request& options_;
+  const std::shared_ptr<const training_plan> plan_;
+  const std::shared_ptr<epoch_losses> losses_;
+  const training_plan& source_;
+  const epochs_options& options_;
   const coroutine_context here_;
   range_reader reader_;
   const cpu_pool::share pool_ = cpu_pool::share::of(here_.runtime());  // for mapped files; may be empty

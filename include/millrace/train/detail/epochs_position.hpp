@@ -13,23 +13,21 @@
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
+#include <millrace/train/detail/epoch_losses.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The state of a training with an index. Where that is not known before the stream runs, it is until then the state
-/// of the beginning.
+/// The position of a training with an index. While that is not known, before the stream runs, it is the beginning.
 class epochs_position final : public stream_position {
  public:
-  explicit epochs_position(const epochs_source& source)
-      : beginning_(source.begin.text()), batch_(source.walk.batch), world_(source.walk.world) {
-    become(source);
-  }
-  /// Without an index as yet. Of a mix, the text of the beginning is empty.
-  epochs_position(const epochs_request& options, bool of_mix);
-  /// The index is known. The stream's loop calls it.
-  void become(const epochs_source& source);
+  /// `plan`: with the indexes where they were given; else as asked for. `of_mix`: until its indexes are known, there is
+  /// no state of its beginning.
+  epochs_position(std::shared_ptr<const training_plan> plan, bool of_mix);
+  /// The indexes are known. The stream's loop calls it.
+  void become(std::shared_ptr<const training_plan> plan);
+  /// The stream's loop adds to them.
+  const std::shared_ptr<epoch_losses>& losses() const noexcept { return losses_; }
 
   MILLRACE_INLINE std::string state(const epoch_mark& delivered) const override;
   MILLRACE_INLINE void check_window(std::uint32_t window) const override;
@@ -39,23 +37,12 @@ class epochs_position final : public stream_position {
   MILLRACE_INLINE std::vector<lost_shard> lost() const override;
 
  private:
-  struct training {
-    std::shared_ptr<const index_set> indexes;
-    std::shared_ptr<const dataset_mix> mix;  // in place of it
-    epochs_request options;                  // without the texts
-    std::string chosen;                      // of these, by epochs()
-    epoch_state begin;
-    std::uint64_t end;        // of an epoch
-    bool ranks_end_together;  // an epoch has not ended before all ranks say so: see equal_batches
-    std::shared_ptr<epoch_losses> losses;
-  };
-  std::shared_ptr<const training> known() const;
+  std::shared_ptr<const training_plan> now() const;
 
-  std::string beginning_;
-  const std::uint64_t batch_;
-  const std::uint64_t world_;
+  const std::string beginning_;
+  const std::shared_ptr<epoch_losses> losses_ = std::make_shared<epoch_losses>();
   mutable std::mutex mutex_;
-  std::shared_ptr<const training> known_;  // null: the index is not known
+  std::shared_ptr<const training_plan> plan_;
 };
 
 }  // namespace millrace::detail

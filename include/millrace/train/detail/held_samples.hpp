@@ -24,10 +24,10 @@
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/event.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 #include <millrace/train/detail/window_order.hpp>
 #include <millrace/train/detail/window_position.hpp>
+#include <millrace/train/epochs_options.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -67,7 +67,7 @@ class held_samples {
   };
 
   /// What `order` holds now. `order` and `options` outlive it; `changed` is notified when samples have been read.
-  held_samples(const window_order& order, std::shared_ptr<const storage> store, const epochs_request& options,
+  held_samples(const window_order& order, std::shared_ptr<const storage> store, const epochs_options& options,
                std::shared_ptr<const window_position> position, const coroutine_context& here, notifier& changed)
       : order_(order),
         reader_(std::move(store)),
@@ -266,7 +266,7 @@ class held_samples {
   const window_order& order_;
   range_reader reader_;
   host_shares shares_;
-  const epochs_request& options_;
+  const epochs_options& options_;
   const std::shared_ptr<const window_position> position_;
   const coroutine_context here_;
   notifier& changed_;

@@ -15,11 +15,16 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/formats/shard_format.hpp>
 #include <millrace/index/detail/index_parts.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
+#include <millrace/train/epochs_options.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
+struct dataset_options;
+}
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -60,8 +65,8 @@ class shard_indexer {
 class listed_index {
  public:
   /// `known`: the index, if it has been read before.
-  listed_index(std::shared_ptr<const storage> store, const epochs_request& options,
-               std::shared_ptr<const index_set> known = nullptr);
+  listed_index(std::shared_ptr<const storage> store, std::string prefix, const dataset_options& data,
+               const epochs_options& training, std::shared_ptr<const index_set> known = nullptr);
 
   /// Reads or makes it. Errors: those of epochs() of a list.
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> of(std::vector<shard> list);
@@ -107,7 +112,7 @@ class listed_index {
   std::shared_ptr<const storage> store_;
   shard_indexer indexer_;
   std::string file_;  // or a URL of the store
-  index_use use_;
+  bool makes_;        // the file, if it does not exist
   std::size_t requests_;
   rank rank_;
   std::shared_ptr<const index_set> known_;

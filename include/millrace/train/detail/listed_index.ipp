@@ -43,6 +43,7 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/order/shard_deal.hpp>
 #include <millrace/shards/range_reader.hpp>
+#include <millrace/train/dataset.hpp>
 #include <millrace/train/detail/listed_index.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
@@ -97,17 +98,16 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_p
   }
 }
 
-MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_request& options,
+MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, std::string prefix,
+                                           const dataset_options& data, const epochs_options& training,
                                            std::shared_ptr<const index_set> known)
     : store_(store),
-      indexer_(std::move(store), std::string(options.prefix),
-               options.format != nullptr ? options.format : tar_shards()),
-      file_(options.index_file),
-      use_(options.index),
-      requests_(options.requests),
-      rank_(options.rank),
-      known_(std::move(known)) {
-}
+      indexer_(std::move(store), std::move(prefix), data.format != nullptr ? data.format : tar_shards()),
+      file_(data.index),
+      makes_(data.make_index),
+      requests_(training.requests),
+      rank_(training.rank),
+      known_(std::move(known)) {}
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
   std::erase_if(list, [this](const shard& s) { return is_own(s); });
@@ -163,7 +163,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::fin
   if (there == nullptr && is_there()) there = read(file_);
   if (there != nullptr) {
     if (there != known_) check_format(*there, indexer_.format(), file_);
-  } else if (use_ == index_use::required) {
+  } else if (!makes_) {
     throw configuration_error("there is no index: millrace-index makes one, and so does dataset_options::make_index",
                               where{file_, std::nullopt, {}});
   }

@@ -12,7 +12,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-class epochs_source;
+class training_plan;
 
 /// "last_end", or "forever=1000" with the length.
 std::string mix_end_text(mix_until until, std::uint64_t samples);
@@ -27,7 +27,7 @@ std::string_view take_to(std::string_view& text, char mark);
 
 /// Throws configuration_error, which says what differs between a state's mix and that of `now`; either may be of one
 /// data set, whose text is empty.
-void check_mix(std::string_view then, std::string_view here, const epochs_source& now);
+void check_mix(std::string_view then, std::string_view here, const training_plan& now);
 
 }  // namespace millrace::detail
 

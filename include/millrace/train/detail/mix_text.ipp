@@ -11,8 +11,8 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/data/hash128.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/mix_text.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -44,7 +44,7 @@ MILLRACE_INLINE std::string_view take_to(std::string_view& text, char mark) {
   return part;
 }
 
-MILLRACE_INLINE void check_mix(std::string_view then, std::string_view here, const epochs_source& now) {
+MILLRACE_INLINE void check_mix(std::string_view then, std::string_view here, const training_plan& now) {
   if (then == here) return;
   const auto compare = [](const std::string& what, std::string_view was, std::string_view is) {
     if (was == is) return;

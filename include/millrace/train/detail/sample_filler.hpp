@@ -22,8 +22,8 @@
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/text/entity_tag.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -33,8 +33,8 @@ template <class Sample>
 class sample_filler {
  public:
   /// `source` must outlive it. With `verify` fields are compared with the index's checksums.
-  sample_filler(const epochs_source& source, bool verify) : source_(source), verify_(verify) {
-    for (const epochs_source::dataset& set : source_.sets) readers_.emplace_back(set.format);
+  sample_filler(const training_plan& source, bool verify) : source_(source), verify_(verify) {
+    for (const training_plan::dataset& set : source_.sets) readers_.emplace_back(set.format);
   }
 
   /// What reads the groups of data set `d`.
@@ -155,7 +155,7 @@ class sample_filler {
     for (std::size_t i = 0; i < fields; ++i) {
       s.fields.emplace_back(std::string(index.field_at(number, i).extension), first[i].data);
     }
-    const epochs_source::dataset& set = source_.sets[source_.dataset_of(place.shard)];
+    const training_plan::dataset& set = source_.sets[source_.dataset_of(place.shard)];
     if (set.format->of_classes()) s.fields.emplace_back("cls", bytes::copy(std::to_string(place.shard - set.first)));
   }
   static void verify(const Sample& s, const shard_index::field& f, const bytes& body, bool record, bool packed) {
@@ -169,7 +169,7 @@ class sample_filler {
                         where{s.from.from->shown(), f.offset, s.key});
   }
 
-  const epochs_source& source_;
+  const training_plan& source_;
   const bool verify_;
   std::vector<shard_readers> readers_;                    // of each data set
   std::unordered_map<std::uint64_t, std::string> etags_;  // of shards whose index has none

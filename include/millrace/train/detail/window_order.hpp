@@ -10,16 +10,17 @@
 #include <millrace/data/hash128.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What fixes the order of a training without an index, beside the contents of its shards.
+/// What fixes the order of a training without an index, beside the contents of its shards: its training_plan, with the
+/// list.
 class window_plan {
  public:
   window_plan() = default;
   /// configuration_error for a list without shards, or with fewer than ranks.
-  window_plan(std::vector<shard> list, const epochs_request& options);
+  window_plan(std::vector<shard> list, const training_plan& asked);
 
   std::vector<shard> shards;  ///< in the order of what their URLs show, which is without secrets
   hash128 list;               ///< of these, their sizes and their ETags as far as the list says them

@@ -20,15 +20,15 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-MILLRACE_INLINE window_plan::window_plan(std::vector<shard> given, const epochs_request& options)
+MILLRACE_INLINE window_plan::window_plan(std::vector<shard> given, const training_plan& asked)
     : shards(std::move(given)),
-      seed(options.seed),
-      end_epoch(end_epoch_of(options.first_epoch, options.epochs)),
-      rank(options.rank),
-      width(options.shards),
-      window(options.window),
-      window_bytes(options.window_bytes),
-      take(multiplied(options.take_batches, options.batch)) {
+      seed(asked.options.seed),
+      end_epoch(end_epoch_of(asked.options.first_epoch, asked.options.epochs)),
+      rank(asked.options.rank),
+      width(static_cast<std::size_t>(asked.begin.streamed->shards)),
+      window(static_cast<std::size_t>(asked.begin.streamed->window)),
+      window_bytes(asked.begin.streamed->window_bytes),
+      take(multiplied(asked.options.take_batches, asked.options.batch)) {
   if (shards.empty()) throw configuration_error("epochs: the list has no shards");
   std::vector<std::pair<std::string, std::size_t>> names;
   for (std::size_t i = 0; i < shards.size(); ++i) names.emplace_back(shards[i].shown(), i);

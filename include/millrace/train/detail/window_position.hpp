@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,24 +17,33 @@
 #include <millrace/data/origin.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/flow/stream.hpp>
+#include <millrace/order/epoch_state.hpp>
 #include <millrace/train/detail/epoch_losses.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
+#include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/detail/window_order.hpp>
-#include <millrace/train/detail/window_state.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The state of a training without an index. The stream's loop records the changes of its order; those that were
+/// The shards that have been read, by their numbers in the list: with the ETag and the size that were found.
+using known_shards = std::map<std::uint64_t, shard>;
+
+/// Writes the place of `order` into a streamed state.
+void note_place(epoch_state& state, const window_order& order, const known_shards& known);
+/// The order at the place of a streamed state, of a plan that was checked; what the state says of shards is added to
+/// `known`. configuration_error for a place that is not of this list, changed_error for a shard that the list says to
+/// be another version.
+window_order order_at(const epoch_state& state, std::shared_ptr<const window_plan> plan, known_shards& known);
+
+/// The position of a training without an index. The stream's loop records the changes of its order; those that were
 /// delivered are applied to a second order, which has the position after the batch that was last taken, whatever was
 /// made ahead.
 class window_position final : public stream_position {
  public:
-  /// `saved`: of options.resume, if there is one.
-  window_position(const epochs_request& options, std::optional<window_state> saved);
+  explicit window_position(std::shared_ptr<const training_plan> asked);
 
   // The stream's side, on its loop.
 
-  /// The list is known: the order, where it begins. Errors: those of window_state.
+  /// The list is known: the order, where it begins. Errors: those of epoch_state::check() and order_at().
   window_order begin(std::shared_ptr<const window_plan> plan);
   void note(const window_order::event& e);
   /// A sample of the shard has been read: this version.
@@ -43,7 +53,7 @@ class window_position final : public stream_position {
   void note_loss(std::uint64_t number, const window_order& at, const std::string& reason);
 
   /// held_part::taken of the first sample.
-  std::uint32_t taken() const noexcept { return saved_ ? static_cast<std::uint32_t>(saved_->taken) : 0; }
+  std::uint32_t taken() const noexcept { return asked_->saved ? static_cast<std::uint32_t>(asked_->saved->taken) : 0; }
 
   // The training's side.
 
@@ -62,14 +72,10 @@ class window_position final : public stream_position {
   void advance_to(const epoch_mark& delivered) const;  // under order_mutex_
   void fold();
 
-  std::optional<window_state> saved_;
-  std::string beginning_;
-  std::uint64_t first_epoch_;
-  std::uint64_t end_epoch_;
-  std::uint64_t batch_;
-  std::uint64_t world_;
-  bool ranks_end_together_;  // an epoch has not ended before all ranks say so: see equal_batches
-  bool filled_;              // and empty entries fill up its steps from here on
+  /// The state at the beginning of an epoch.
+  epoch_state begin_of(const window_plan& plan, std::uint64_t epoch) const;
+
+  const std::shared_ptr<const training_plan> asked_;
   std::shared_ptr<const window_plan> plan_;  // of the stream's loop
 
   mutable std::mutex known_mutex_;  // this one and the next are taken after order_mutex_, and not for long

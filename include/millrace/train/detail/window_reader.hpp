@@ -25,10 +25,10 @@
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/sync/event.hpp>
-#include <millrace/train/detail/epochs_request.hpp>
 #include <millrace/train/detail/held_samples.hpp>
 #include <millrace/train/detail/window_order.hpp>
 #include <millrace/train/detail/window_position.hpp>
+#include <millrace/train/epochs_options.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -62,7 +62,7 @@ class window_reader {
     bool known = false;  // its version has been noted
   };
 
-  window_reader(window_order order, std::shared_ptr<const storage> store, const epochs_request& options,
+  window_reader(window_order order, std::shared_ptr<const storage> store, const epochs_options& options,
                 std::shared_ptr<window_position> position, generator_context<Sample> here)
       : order_(std::move(order)),
         store_(std::move(store)),
@@ -186,7 +186,7 @@ class window_reader {
     });
   }
   std::size_t bytes_of_shard() const noexcept { return options_.bytes / most_open(); }
-  std::size_t most_open() const noexcept { return added(options_.shards, spare); }
+  std::size_t most_open() const noexcept { return added(order_.plan().width, spare); }
   bool at_end(const window_order::place& p) const {
     if (p.offset == 0 || open_.count({order_.epoch(), p.number}) != 0) return false;
     const shard s = position_->version_of(order_.shard_of(p));
@@ -218,7 +218,7 @@ class window_reader {
 
   window_order order_;
   const std::shared_ptr<const storage> store_;
-  const epochs_request options_;  // without the texts
+  const epochs_options options_;
   const std::shared_ptr<window_position> position_;
   const generator_context<Sample> here_;
   notifier changed_;

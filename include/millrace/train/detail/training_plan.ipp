@@ -16,19 +16,23 @@
 #include <millrace/base/detail/first_time.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/decode/array.hpp>
 #include <millrace/formats/shard_format.hpp>
 #include <millrace/formats/tar_shards.hpp>
-#include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/mix_text.hpp>
+#include <millrace/train/detail/training_plan.hpp>
+#include <millrace/train/epoch_plan.hpp>
 #include <millrace/train/equal_batches.hpp>
+#include <millrace/train/rank_group.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-MILLRACE_INLINE void check_hosts(const epochs_request& options) {
+/// Throws configuration_error for .hosts that cannot be.
+MILLRACE_INLINE void check_hosts(const epochs_options& options) {
   const millrace::rank& r = options.rank;
   if (options.hosts == 0 || r.world_size % options.hosts != 0) {
     throw configuration_error("epochs: .hosts is " + std::to_string(options.hosts) + ", and " +
@@ -45,64 +49,126 @@ MILLRACE_INLINE void check_hosts(const epochs_request& options) {
   }
 }
 
-MILLRACE_INLINE void check_epochs_options(const epochs_request& options) {
+/// Throws configuration_error for options that contradict each other, or an index, or that there is none.
+MILLRACE_INLINE void check_options(const epochs_options& options, bool indexed) {
+  if (options.epochs == 0) throw configuration_error("epochs: .epochs is 0, which reads nothing: `endless` has no end");
+  if (options.epochs != endless && options.epochs > UINT64_MAX - options.first_epoch) {
+    throw configuration_error("epochs: too many .epochs");
+  }
   options.rank.check();
   if (options.batch == 0 || options.ahead == 0 || options.requests == 0 || options.part == 0) {
     throw configuration_error("epochs: .batch, .ahead, .requests and .part must not be 0");
   }
+  const bool several = options.rank.world_size > 1;
+  if (!indexed) {
+    if (options.tracks != 0) throw configuration_error("epochs: .tracks is for a dataset with an index");
+    if (options.hosts != 1) throw configuration_error("epochs: .hosts is for a dataset with an index");
+    if (several) check_ranks_end(options.equal, options.uneven);
+    const bool fills = options.equal != nullptr && !options.uneven;
+    if (fills && equal_state::in(*options.equal)->batch != options.batch) {
+      throw configuration_error("epochs: .batch is not that of .equal");
+    }
+    return;
+  }
   check_hosts(options);
-  if (options.rank.world_size > 1 && !options.pad && options.equal == nullptr) {
+  if (several && !options.pad && options.equal == nullptr) {
     throw configuration_error("epochs: .pad = false is for one rank: the batches of several would not be equal");
   }
-  if (options.rank.world_size > 1 && options.failures.then == on_failure::stop) {
+  if (several && options.failures.then == on_failure::stop) {
     throw configuration_error("epochs: on_failure::stop is for one rank: the others would continue without it");
-  }
-  if (options.epochs != endless && options.epochs > UINT64_MAX - options.first_epoch) {
-    throw configuration_error("epochs: too many .epochs");
   }
 }
 
-MILLRACE_INLINE std::shared_ptr<equal_state> begin_equal(const epochs_request& options, const epoch_state& from) {
+MILLRACE_INLINE training_plan::training_plan(const epochs_options& training, epoch_state order, std::string_view state)
+    : options(training), begin(std::move(order)) {
+  const bool indexed = !begin.streamed;
+  if (const rank_group* const group = training.ranks.get()) {
+    const millrace::rank& mine = group->mine();
+    if (options.rank.world_size != 1 &&
+        (options.rank.index != mine.index || options.rank.world_size != mine.world_size)) {
+      throw configuration_error("epochs: .rank is " + std::to_string(options.rank.index) + " of " +
+                                std::to_string(options.rank.world_size) + ", and .ranks is " +
+                                std::to_string(mine.index) + " of " + std::to_string(mine.world_size) +
+                                ": leave .rank out");
+    }
+    options.ranks = rank_group_ref();
+    options.rank = mine;
+    compared = true;
+  }
+  const bool fills = options.equal != nullptr && !options.uneven && !indexed;
+  if (options.batch == 0) options.batch = fills ? equal_state::in(*options.equal)->batch : 1;
+  if (options.bytes == 0 && !indexed) options.bytes = 160 * MiB;
+  check_options(options, indexed);
+  begin.seed = options.seed;
+  begin.epoch = options.first_epoch;
+  if (indexed) {
+    begin.tracks = options.tracks;
+    begin.hosts = options.hosts;
+  } else {
+    begin.rank = options.rank.index;
+    begin.world_size = options.rank.world_size;
+  }
+  if (state.empty()) return;
+  saved = epoch_state::parse(state);
+  if (saved->streamed.has_value() == indexed) {
+    throw configuration_error(
+        indexed ? "resume: the state is of a training without an index: resume it without dataset_options::index"
+                : "resume: the state is of a training with an index: give the dataset that index again (.index)");
+  }
+  if (saved->epoch < options.first_epoch || saved->epoch > end_epoch_of(options.first_epoch, options.epochs)) {
+    throw configuration_error("resume: the state is in epoch " + std::to_string(saved->epoch) +
+                              ", which is not one of this training");
+  }
+  if (fills && saved->taken != 0) {
+    throw configuration_error(
+        "resume: the state is inside a window of bucket_by_length(), a document of pack() or a sample of flat_map(): "
+        "it does not go on with .equal, unless .uneven is said too and equal.fill() is after that stage");
+  }
+}
+
+MILLRACE_INLINE std::shared_ptr<equal_state> begin_equal(const training_plan& asked) {
+  const epochs_options& options = asked.options;
   if (options.equal == nullptr) return nullptr;
-  const std::shared_ptr<equal_state>& equal = equal_batches_door::state(*options.equal);
+  const std::shared_ptr<equal_state>& equal = equal_state::in(*options.equal);
   equal->begin(options.rank, options.seed, options.first_epoch, end_epoch_of(options.first_epoch, options.epochs));
-  equal->go_on(from.epoch, from.position, from.steps);
+  if (asked.saved) equal->go_on(asked.saved->epoch, asked.saved->position, asked.saved->steps);
   return equal;
 }
 
-MILLRACE_INLINE void log_unchecked_ranks(const executor& ex, const epochs_request& options) {
-  if (options.compared || options.rank.world_size == 1 || options.rank.index != 0) return;
-  const std::string line = "millrace: epochs: " + std::to_string(options.rank.world_size) +
+MILLRACE_INLINE void log_unchecked_ranks(const executor& ex, const training_plan& plan) {
+  const millrace::rank& r = plan.options.rank;
+  if (plan.compared || r.world_size == 1 || r.index != 0) return;
+  const std::string line = "millrace: epochs: " + std::to_string(r.world_size) +
                            " ranks without a rank_group (.ranks): that seed, dataset, batch, order and state are the "
                            "same on all of them is not checked";
   if (first_time(line)) log_line(ex, line);
 }
 
-MILLRACE_INLINE void fill_later(epochs_source& source, equal_state* equal) {
-  if (equal == nullptr) return;
-  equal->list = source.begin.index;
-  source.walk.pad = source.options.pad = false;
+MILLRACE_INLINE std::uint64_t training_plan::window_number(std::uint32_t window) const noexcept {
+  return key_of(window, options.batch, options.rank.world_size) | 1U;
 }
 
-MILLRACE_INLINE std::uint64_t state_window(std::uint32_t window, std::uint64_t batch, std::uint64_t world) noexcept {
-  return key_of(window, batch, world) | 1U;
-}
-
-MILLRACE_INLINE void check_state_window(const epoch_state& saved, std::uint32_t window, std::uint64_t batch,
-                                        std::uint64_t world) {
-  if (saved.taken == 0 && (saved.world_size == 0 || saved.window == 0)) return;
-  if (window != 0 && saved.window == state_window(window, batch, world)) return;
-  throw configuration_error("resume: the state is " + std::to_string(saved.taken) +
+MILLRACE_INLINE void training_plan::check_window(std::uint32_t window) const {
+  if (!saved || (saved->taken == 0 && (saved->world_size == 0 || saved->window == 0))) return;
+  if (window != 0 && saved->window == window_number(window)) return;
+  throw configuration_error("resume: the state is " + std::to_string(saved->taken) +
                             " batches into a window of bucket_by_length(), items into a sample of flat_map(), or "
                             "tokens into a document of pack(): it goes on with the same options of that stage, the "
                             "same epochs_options::batch and the same number of ranks");
+}
+
+MILLRACE_INLINE std::string training_plan::text() const {
+  return epoch_plan::of_plan(*this, {}).text() +
+         "requests in flight and their length: chosen by what the store is measured to give, at most " +
+         std::to_string(options.requests) + " of " + in_bytes(options.part) + " (runtime::hosts())\n";
 }
 
 MILLRACE_INLINE std::string dataset_name(std::size_t number, const std::string& prefix) {
   return "data set " + std::to_string(number) + (prefix.empty() ? "" : " (" + detail::shown_url(prefix) + ')');
 }
 
-MILLRACE_INLINE sample_mix order_of(const dataset_mix& mix, const epochs_request& how) {
+/// Throws configuration_error, which names the data set, for a mix that cannot be.
+MILLRACE_INLINE sample_mix order_of(const dataset_mix& mix, const epochs_options& how) {
   if (how.hosts != 1) throw configuration_error("epochs: .hosts is for one data set, not for a mix");
   std::vector<std::uint64_t> weights;
   std::vector<std::uint64_t> sizes;
@@ -110,8 +176,8 @@ MILLRACE_INLINE sample_mix order_of(const dataset_mix& mix, const epochs_request
     const dataset_mix::member& m = mix.members[d];
     const bool empty = m.indexes == nullptr || m.indexes->samples() == 0;
     if (empty || m.weight == 0) {
-      throw configuration_error("epochs: " + dataset_name(d, m.prefix.empty() ? std::string(how.prefix) : m.prefix) +
-                                " of the mix has " + (empty ? "no samples" : "the weight 0"));
+      throw configuration_error("epochs: " + dataset_name(d, m.prefix) + " of the mix has " +
+                                (empty ? "no samples" : "the weight 0"));
     }
     weights.push_back(m.weight);
     sizes.push_back(m.indexes->samples());
@@ -126,57 +192,32 @@ MILLRACE_INLINE std::size_t share_of_bytes(std::size_t bytes, std::uint64_t trac
   return static_cast<std::size_t>(static_cast<double>(bytes) * static_cast<double>(tracks) / static_cast<double>(of));
 }
 
-MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const storage> from, const epochs_request& how)
-    : store(std::move(from)) {
-  check_epochs_options(how);
-}
-
-/// `how`: as given, with what was left to epochs() chosen.
-MILLRACE_INLINE void epochs_source::begin_with(const epochs_request& how) {
-  options = how;
-  options.prefix = options.resume = options.index_file = {};
-  walk.tracks = options.tracks;
-  walk.seed = options.seed;
-  walk.batch = options.batch;
-  walk.index = options.rank.index;
-  walk.world = options.rank.world_size;
-  walk.hosts = options.hosts;
-  walk.pad = options.pad;
-  walk.end_epoch = end_epoch_of(options.first_epoch, options.epochs);
-  begin.seed = options.seed;
-  begin.epoch = options.first_epoch;
-  begin.tracks = options.tracks;
-  begin.hosts = options.hosts;
-}
-
-MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of, std::shared_ptr<const storage> from,
-                                             const epochs_request& how, std::vector<std::string> listed)
-    : epochs_source(std::move(from), how) {
-  if (of == nullptr || of->samples() == 0) throw configuration_error("epochs: the index has no samples");
-  epochs_request fitted = how;
-  chosen = choose_reading(*of, fitted);
-  begin_with(fitted);
-  urls = std::move(listed);
-  begin.index = of->digest();
-  const std::uint64_t samples = of->samples();
-  add(std::move(of), std::string(how.prefix), options.seed, how.format);
-  begin.slice = walk.sets.front().order.groups ? 0 : walk.sets.front().order.slice;
-  finish(samples, how.resume);
-}
-
-MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::shared_ptr<const storage> from,
-                                             const epochs_request& how, std::vector<std::string> listed)
-    : epochs_source(std::move(from), how) {
-  dataset_mix named = several;
-  for (dataset_mix::member& m : named.members) {
-    if (m.prefix.empty()) m.prefix = how.prefix;
+MILLRACE_INLINE training_plan::training_plan(const training_plan& asked, dataset_mix::member data,
+                                             std::shared_ptr<const storage> from, std::vector<std::string> listed)
+    : training_plan(asked) {
+  if (data.indexes == nullptr || data.indexes->samples() == 0) {
+    throw configuration_error("epochs: the index has no samples");
   }
-  epochs_request fitted = how;
-  chosen = choose_reading(named, fitted);
-  begin_with(fitted);
-  mix = std::make_shared<const dataset_mix>(std::move(named));
+  store = std::move(from);
   urls = std::move(listed);
-  auto order = std::make_shared<const sample_mix>(order_of(*mix, fitted));
+  chosen = choose_reading(*data.indexes, options, begin.slice, saved ? &*saved : nullptr);
+  begin_walk();
+  begin.index = data.indexes->digest();
+  const std::uint64_t samples = data.indexes->samples();
+  add(std::move(data.indexes), std::move(data.prefix), options.seed, std::move(data.format));
+  begin.slice = walk.sets.front().order.groups ? 0 : walk.sets.front().order.slice;
+  finish(samples);
+}
+
+MILLRACE_INLINE training_plan::training_plan(const training_plan& asked, dataset_mix data,
+                                             std::shared_ptr<const storage> from, std::vector<std::string> listed)
+    : training_plan(asked) {
+  store = std::move(from);
+  urls = std::move(listed);
+  chosen = choose_reading(data, options, begin.slice);
+  begin_walk();
+  mix = std::make_shared<const dataset_mix>(std::move(data));
+  auto order = std::make_shared<const sample_mix>(order_of(*mix, options));
   hasher128 all;
   for (std::size_t d = 0; d < mix->members.size(); ++d) {
     const dataset_mix::member& m = mix->members[d];
@@ -186,17 +227,28 @@ MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::sh
   for (std::size_t d = 0; d < sets.size(); ++d) {
     order_options& of = walk.sets[d].order;
     of.tracks = order->tracks(d);
-    of.slice = sets[d].indexes->slice_in_mix(options.slice);
+    of.slice = sets[d].indexes->slice_in_mix(begin.slice);
   }
   begin.index = all.value();
-  begin.slice = options.slice;
   begin.mix = mix_text(*mix);
   const std::uint64_t samples = order->size();
   walk.mix = std::move(order);
-  finish(samples, how.resume);
+  finish(samples);
 }
 
-MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes, std::string prefix,
+/// Called once .tracks is chosen.
+MILLRACE_INLINE void training_plan::begin_walk() {
+  begin.tracks = walk.tracks = options.tracks;
+  walk.seed = options.seed;
+  walk.batch = options.batch;
+  walk.index = options.rank.index;
+  walk.world = options.rank.world_size;
+  walk.hosts = options.hosts;
+  walk.pad = options.pad && options.equal == nullptr;  // else equal_batches::fill() fills up the steps
+  walk.end_epoch = end_epoch_of(options.first_epoch, options.epochs);
+}
+
+MILLRACE_INLINE void training_plan::add(std::shared_ptr<const index_set> indexes, std::string prefix,
                                         std::uint64_t seed, std::shared_ptr<const shard_format> its_format) {
   if (its_format == nullptr) its_format = tar_shards();
   if (indexes->size() != 0 && !indexes->of_arrays() &&
@@ -207,7 +259,7 @@ MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes
   epoch_walk::dataset d;
   d.counts = indexes->counts();
   d.selection = indexes->selection();
-  d.order = indexes->options_of(options.tracks, options.slice, options.hosts);
+  d.order = indexes->options_of(options.tracks, begin.slice, options.hosts);
   d.seed = seed;
   static_cast<void>(sample_order(d.counts, 0, 0, d.order));  // refuses what is out of range
   const std::uint64_t first = sets.empty() ? 0 : shards();
@@ -216,15 +268,18 @@ MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes
 }
 
 /// `samples`: of an epoch.
-MILLRACE_INLINE void epochs_source::finish(std::uint64_t samples, std::string_view resume) {
+MILLRACE_INLINE void training_plan::finish(std::uint64_t samples) {
   begin.contents = contents();
-  options.cached = store->caches_on_disk(url(0));
-  if (options.cached != 0 && mix == nullptr) note_held(options, *store, *sets[0].indexes, sets[0].prefix, urls);
+  cached = store->caches_on_disk(url(0));
+  if (cached != 0 && mix == nullptr) held = look_on_disk(*store, *sets[0].indexes, sets[0].prefix, urls);
   walk.end = end_of_epoch(samples, walk.batch, walk.world, options.take_batches);
-  if (!resume.empty()) resume_at(epoch_state::parse(resume), samples);
+  if (saved) resume(samples);
   walk.begin_epoch = begin.epoch;
   walk.begin = begin.position;
   walk.taken = static_cast<std::uint32_t>(begin.taken);
+}
+
+MILLRACE_INLINE void training_plan::check_store() const {
   for (std::uint64_t i = 0; i < shards(); ++i) {
     if (!store->serves(url(i))) {
       throw configuration_error("no store is configured for this URL (.prefix stands in front of the index's names)",
@@ -233,8 +288,8 @@ MILLRACE_INLINE void epochs_source::finish(std::uint64_t samples, std::string_vi
   }
 }
 
-MILLRACE_INLINE void note_held(epochs_request& training, const storage& store, const index_set& indexes,
-                               std::string_view prefix, const std::vector<std::string>& urls) {
+MILLRACE_INLINE samples_on_disk look_on_disk(const storage& store, const index_set& indexes, std::string_view prefix,
+                                             const std::vector<std::string>& urls) {
   struct range {
     shard object;
     std::uint64_t end;
@@ -280,15 +335,15 @@ MILLRACE_INLINE void note_held(epochs_request& training, const storage& store, c
       looked += length;
     }
   }
-  if (looked == 0) return;
+  if (looked == 0) return {};
   // What pads the samples lies between them.
   const double share = static_cast<double>(held) / static_cast<double>(looked);
-  training.held_of = indexes.sample_bytes();
-  training.held = static_cast<std::uint64_t>(share * static_cast<double>(training.held_of) + 0.5);
+  const std::uint64_t of = indexes.sample_bytes();
+  return {static_cast<std::uint64_t>(share * static_cast<double>(of) + 0.5), of};
 }
 
 /// Of all arrays; 0 where there are none.
-MILLRACE_INLINE std::uint64_t epochs_source::contents() const {
+MILLRACE_INLINE std::uint64_t training_plan::contents() const {
   hasher128 all;
   bool any = false;
   for (const dataset& d : sets) {
@@ -299,9 +354,9 @@ MILLRACE_INLINE std::uint64_t epochs_source::contents() const {
   return any ? all.value().low | 1U : 0;
 }
 
-MILLRACE_INLINE std::string epochs_source::shown(std::uint64_t shard) const { return detail::shown_url(url(shard)); }
+MILLRACE_INLINE std::string training_plan::shown(std::uint64_t shard) const { return detail::shown_url(url(shard)); }
 
-MILLRACE_INLINE std::string epochs_source::advice() const {
+MILLRACE_INLINE std::string training_plan::advice() const {
   std::string lines;
   if (other_contents) {
     lines = "the arrays do not contain what they did when the state was written; names, types and shapes are the same, "
@@ -310,7 +365,7 @@ MILLRACE_INLINE std::string epochs_source::advice() const {
   for (std::size_t d = 0; d < sets.size(); ++d) {
     if (sets[d].indexes->in_memory()) continue;
     const order_options& order = walk.sets[d].order;
-    epochs_request own = options;
+    epochs_options own = options;
     own.bytes = share_of_bytes(options.bytes, order.tracks, walk.tracks);
     std::string sentence = reading_advice(*sets[d].indexes, order, walk.world, own);
     // Only of shards that are classes is it known that neighbours are alike; plan() says it of others, too.
@@ -325,42 +380,37 @@ MILLRACE_INLINE std::string epochs_source::advice() const {
   return lines;
 }
 
-MILLRACE_INLINE void epochs_source::resume_at(const epoch_state& saved, std::uint64_t samples) {
-  check_mix(saved.mix, begin.mix, *this);
-  saved.check(begin);
-  if (saved.epoch < options.first_epoch || saved.epoch > walk.end_epoch) {
-    throw configuration_error("resume: the state is in epoch " + std::to_string(saved.epoch) +
-                              ", which is not one of this training");
-  }
-  if (saved.world_size != 0 && (saved.rank != options.rank.index || saved.world_size != options.rank.world_size)) {
-    throw configuration_error("resume: the state is that of rank " + std::to_string(saved.rank) + " of " +
-                              std::to_string(saved.world_size) + " after pack() or flat_map(), and this is rank " +
+/// `samples`: of an epoch.
+MILLRACE_INLINE void training_plan::resume(std::uint64_t samples) {
+  const epoch_state& from = *saved;
+  check_mix(from.mix, begin.mix, *this);
+  from.check(begin);
+  if (from.world_size != 0 && (from.rank != options.rank.index || from.world_size != options.rank.world_size)) {
+    throw configuration_error("resume: the state is that of rank " + std::to_string(from.rank) + " of " +
+                              std::to_string(from.world_size) + " after pack() or flat_map(), and this is rank " +
                               std::to_string(options.rank.index) + " of " + std::to_string(options.rank.world_size) +
                               ": each resumes from its own");
   }
-  if (saved.position > samples || (saved.position == samples && options.equal == nullptr)) {
-    throw configuration_error("resume: the state is at sample " + std::to_string(saved.position) +
+  if (from.position > samples || (from.position == samples && options.equal == nullptr)) {
+    throw configuration_error("resume: the state is at sample " + std::to_string(from.position) +
                               " of an epoch of " + std::to_string(samples));
   }
-  other_contents = saved.contents != 0 && begin.contents != 0 && saved.contents != begin.contents;
-  begin.epoch = saved.epoch;
-  begin.position = saved.position;
-  begin.taken = saved.taken;
-  begin.window = saved.window;
-  begin.rank = saved.rank;
-  begin.world_size = saved.world_size;
-  begin.steps = saved.steps;
+  other_contents = from.contents != 0 && begin.contents != 0 && from.contents != begin.contents;
+  begin.epoch = from.epoch;
+  begin.position = from.position;
+  begin.taken = from.taken;
+  begin.window = from.window;
+  begin.rank = from.rank;
+  begin.world_size = from.world_size;
+  begin.steps = from.steps;
   // The losses of a rank are in its own state; where all go on from one, one of them takes them over.
-  if ((options.rank.index != 0 && saved.world_size == 0) || saved.index != begin.index) return;
-  std::vector<std::string> names;
-  for (std::uint64_t i = 0; i < shards(); ++i) names.push_back(shown(i));
-  if (!saved.holes.empty() && saved.holes.rbegin()->first >= names.size()) {
-    throw configuration_error("resume: the state has losses of shard " + std::to_string(saved.holes.rbegin()->first) +
-                              " of " + std::to_string(names.size()));
+  if ((options.rank.index != 0 && from.world_size == 0) || from.index != begin.index) return;
+  if (!from.holes.empty() && from.holes.rbegin()->first >= shards()) {
+    throw configuration_error("resume: the state has losses of shard " + std::to_string(from.holes.rbegin()->first) +
+                              " of " + std::to_string(shards()));
   }
-  begin.holes = saved.holes;
-  begin.other_holes = saved.other_holes;
-  losses->carry(saved, names);
+  begin.holes = from.holes;
+  begin.other_holes = from.other_holes;
 }
 
 }  // namespace millrace::detail
