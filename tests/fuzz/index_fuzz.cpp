@@ -21,11 +21,9 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/index/array_shards.hpp>
-#include <millrace/index/dali_index.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/mds.hpp>
 #include <millrace/index/shard_index.hpp>
-#include <millrace/index/shard_list.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/order/epoch_state.hpp>
 #include <millrace/train/detail/window_state.hpp>
@@ -140,12 +138,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   mill::detail::window_state window;
   window.place = "1.2.3";
   attempt([&] { static_cast<void>(mill::detail::window_state::parse(edited(window.text()))); });
-  attempt([&] {
-    const std::string list = R"({"wids_version":1,"shardlist":[{"url":"a.tar","nsamples":10,"filesize":1000}]})";
-    static_cast<void>(mill::read_shard_list(edited(list), "f"));
-  });
-  attempt([&] {
-    static_cast<void>(mill::read_dali_index(edited("v1.2 1\njpg 512 100 a.jpg cls 1536 2 a.cls\n"), "x", 4096, "f"));
-  });
   return 0;
 }
