@@ -323,7 +323,7 @@ class image_decoder {
   }
 
   /// The whole image at its own size, upright, 8 bits a channel: of the options, size, crop, flip, filter, layout and
-  /// type do not matter. The memory is a pool's (.idle_bytes) and may outlive the decoder.
+  /// type do not matter. The memory is a pool's and may outlive the decoder.
   image whole(const bytes& data, const where& at = where()) const;
   /// The same image, of which only the header is read: for write_image(), and to_device() decodes it, on a GPU or on
   /// the host. The same options matter.

@@ -549,7 +549,7 @@ struct image_decoder::workspace {
 };
 
 struct image_decoder::shared {
-  shared(const image_options& o, const detail::source_makers& f) : writer(o), formats(f), pixels(o.idle_bytes) {}
+  shared(const image_options& o, const detail::source_makers& f) : writer(o), formats(f) {}
   const detail::pixel_writer writer;
   const detail::source_makers formats;
   pixel_pool pixels;
