@@ -44,7 +44,7 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/index_shard.hpp>
+#include <millrace/formats/index_shard.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/order/epoch_state.hpp>

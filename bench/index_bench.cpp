@@ -21,8 +21,8 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/rng.hpp>
-#include <millrace/index/detail/record_index.hpp>
-#include <millrace/index/index_builder.hpp>
+#include <millrace/formats/line_shards.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/detail/listed_index.hpp>
@@ -54,14 +54,14 @@ std::string name_of(std::uint64_t number) { return std::to_string(100000 + numbe
 std::string text_of_shard(bool lines) {
   std::string text;
   if (lines) {
-    detail::record_index_builder builder(name_of(0), shard("mem:x"), {}, 1000);
+    detail::line_scanner scanner(*line_shards(), name_of(0), shard("mem:x"), 1000);
     std::string content;
     for (std::uint64_t i = 0; i < of_shard; ++i) content += std::string(detail::mix64(i) % 400, 'x') + '\n';
-    builder.add(content);
-    builder.finish(content.size(), "\"v1\"").write(text);
+    scanner.add(bytes::copy(content));
+    scanner.finish(content.size(), "\"v1\"").write(text);
     return text;
   }
-  index_builder builder(name_of(0), name_of(0), index_builder::checksums::crc32c);
+  tar_index_builder builder(name_of(0), name_of(0), tar_index_builder::checksums::crc32c);
   std::uint64_t at = 0;
   for (std::uint64_t i = 0; i < 2 * of_shard; ++i) {
     tar::entry e;

@@ -17,7 +17,7 @@
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/index/index_builder.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/order/rank_share.hpp>
 #include <millrace/order/sample_order.hpp>
@@ -79,7 +79,7 @@ double ns_of_shares(const sample_order& o, std::uint64_t world, std::uint64_t ba
 /// An index of samples of two fields, the first of some `mean` bytes.
 shard_index index_of(std::uint64_t shard, std::uint64_t samples, std::uint64_t mean) {
   const std::string name = std::to_string(100000 + shard) + ".tar";
-  index_builder builder(name, name, index_builder::checksums::none);
+  tar_index_builder builder(name, name, tar_index_builder::checksums::none);
   std::uint64_t at = 0;
   for (std::uint64_t i = 0; i < 2 * samples; ++i) {
     tar::entry e;

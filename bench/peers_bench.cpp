@@ -42,6 +42,9 @@
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/formats/object_samples.hpp>
+#include <millrace/formats/tar_shards.hpp>
+#include <millrace/formats/tfrecord_shards.hpp>
 #include <millrace/loader/detail/run_trace.hpp>
 #include <millrace/loader/detail/whole_file.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -318,12 +321,12 @@ class works {
       };
     }
     if (name == "volumes_epochs") {
-      auto data = dataset("volume/", mill::sample_format::objects);
+      auto data = dataset("volume/", mill::object_samples());
       return [this, data] { return samples(*data, 1); };
     }
     if (name == "small") return [this] { return chunks("small/", small_bytes, keys_, s3_); };
     if (name == "records") {
-      auto data = dataset("records/", mill::sample_format::tfrecord);
+      auto data = dataset("records/", mill::tfrecord_shards());
       return [this, data] { return samples(*data, batch); };
     }
     if (name == "even" || name == "hedged") {
@@ -334,16 +337,16 @@ class works {
     if (name == "stages") return [this] { return stages(); };
     if (name == "stages_first") return [this] { return stages(first_samples); };
     if (name == "epochs") {
-      auto data = dataset("train/", mill::sample_format::tar);
+      auto data = dataset("train/", mill::tar_shards());
       return [this, data] { return samples(*data, batch); };
     }
     if (name == "epochs_half") {  // two thirds of the memory
-      auto data = dataset("train/", mill::sample_format::tar);
+      auto data = dataset("train/", mill::tar_shards());
       return [this, data] { return samples(*data, batch, SIZE_MAX, 24, 88 * mill::MiB); };
     }
     if (name == "warm") {
       const auto cache = mill::disk_cache(s3_, {.directory = "cache", .bytes = 2 * mill::GiB, .wait_for_disk = true});
-      auto data = dataset("train/", mill::sample_format::tar, cache);
+      auto data = dataset("train/", mill::tar_shards(), cache);
       return [this, data, cache, misses = std::uint64_t(0)]() mutable {
         const outcome o = samples(*data, batch);
         const std::uint64_t more = cache->stats().misses - misses;
@@ -355,7 +358,7 @@ class works {
       };
     }
     if (name == "epochs_first") {
-      auto data = dataset("train/", mill::sample_format::tar);
+      auto data = dataset("train/", mill::tar_shards());
       return [this, data] { return samples(*data, first_samples, first_samples); };
     }
     if (name == "epochs_no_index") {
@@ -363,7 +366,7 @@ class works {
       return [this, data] { return samples(*data, batch); };
     }
     if (name == "decode" || name == "crops") {
-      auto data = dataset("train/", mill::sample_format::tar);
+      auto data = dataset("train/", mill::tar_shards());
       return [this, data, crops = name == "crops"] { return images(*data, crops); };
     }
     if (name.rfind("lines", 0) == 0) {
@@ -391,11 +394,12 @@ class works {
     }
     return all;
   }
-  std::shared_ptr<const mill::dataset> dataset(const char* prefix, mill::sample_format format) {
+  std::shared_ptr<const mill::dataset> dataset(const char* prefix, std::shared_ptr<const mill::shard_format> format) {
     return dataset(prefix, format, s3_);
   }
   template <class Store>
-  std::shared_ptr<const mill::dataset> dataset(const char* prefix, mill::sample_format format, const Store& store) {
+  std::shared_ptr<const mill::dataset> dataset(const char* prefix, std::shared_ptr<const mill::shard_format> format,
+                                               const Store& store) {
     files_.push_back("/tmp/millrace_peers_bench." + std::to_string(::getpid()) + "." + std::to_string(files_.size()));
     mill::dataset_options o;
     o.index = files_.back();

@@ -29,6 +29,7 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
+#include <millrace/formats/tfrecord_shards.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/records/tf_example.hpp>
 #include <millrace/shards/file_storage.hpp>
@@ -183,7 +184,7 @@ int main(int argc, char** argv) {
     s.write(static_cast<std::size_t>(image_bytes), total);
     mill::runtime rt({.loops = 1, .threads = 1});
     const mill::dataset data(mill::files(), s.folder + "/part-",
-                             {.index = s.folder + "/index", .format = mill::sample_format::tfrecord});
+                             {.index = s.folder + "/index", .format = mill::tfrecord_shards()});
     sums theirs;
     bench::cost cost;
     const sums ours = s.by_dataset(rt, data, true);

@@ -36,7 +36,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/index/index_shard.hpp>
+#include <millrace/formats/index_shard.hpp>
 #include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>

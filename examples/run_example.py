@@ -119,6 +119,16 @@ def text_lines(program):
         require(run([program, path]).count("20000 lines") == 4, "the number of lines")
 
 
+def own_format(program):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, rows in (("a", 30), ("b", 1), ("c", 0)):
+            with open(os.path.join(folder, name + ".csv"), "w") as file:
+                file.write("name,weight" + "".join(f"\n{name}{i},{i}.5" for i in range(rows)))
+        with open(os.path.join(folder, "README"), "w") as file:
+            file.write("no shard")
+        require(run([program, folder]) == "62 samples in two epochs, of a total weight of 901\n", "the samples")
+
+
 def checkpoint(program):
     text = run([program])
     require("stored s3://" in text and "25.2 MB" in text and "loaded 12 tensors: the same" in text, "what was stored and loaded")
@@ -160,6 +170,6 @@ def epochs(program):
 
 
 if __name__ == "__main__":
-    examples = (own_stage, training_loop, train_libtorch, speech, language_model, imagenet, quickstart, ranks, local_tars,
-                text_lines, checkpoint, epochs)
+    examples = (own_stage, own_format, training_loop, train_libtorch, speech, language_model, imagenet, quickstart, ranks,
+                local_tars, text_lines, checkpoint, epochs)
     {f.__name__: f for f in examples}[sys.argv[1]](*sys.argv[2:])

@@ -22,9 +22,9 @@
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/formats/shard_format.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/little_endian.hpp>
-#include <millrace/index/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -221,7 +221,7 @@ class parquet_shard final : public shard_reader {
     }
     return all;
   }
-  unpacked_group unpack(std::size_t g, const std::vector<bytes>& parts) const override {
+  unpacked_group unpack(const shard&, std::size_t g, const std::vector<bytes>& parts) const override {
     std::vector<parquet_piece> pieces;
     for (const bytes& p : parts) pieces.push_back({0, p});
     std::size_t i = 0;

@@ -20,13 +20,13 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/sample_format.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/fetch.hpp>
 
 #include "src/tools/command_line.hpp"
+#include "src/tools/formats.hpp"
 #include "src/tools/store.hpp"
 
 namespace mill = millrace;
@@ -119,11 +119,11 @@ mill::task<void> read_all(std::vector<mill::shard> objects, std::shared_ptr<cons
 }
 
 int fill(const std::string& prefix, const std::string& directory, std::uint64_t bytes, double keep_free,
-         mill::sample_format format, std::size_t limit) {
+         const tools::format_ptr& format, std::size_t limit) {
   const tools::store store(prefix);
-  std::vector<mill::shard> objects = store.list(prefix, format);
+  std::vector<mill::shard> objects = store.list(prefix, format.get());
   if (objects.empty()) {
-    const char* const what = format == mill::sample_format::tar ? ".tar objects" : "objects";
+    const char* const what = tools::is_tar(*format) ? ".tar objects" : "objects";
     throw mill::configuration_error(std::string("there are no ") + what + " under " + prefix);
   }
   std::uint64_t all = 0;
@@ -202,8 +202,6 @@ int main(int count, char** texts) {
     if (given.got_subcommand("stat")) return stat(directory);
     if (given.got_subcommand("verify")) return verify(directory);
     if (given.got_subcommand("drop")) return drop(directory);
-    mill::sample_format of = mill::sample_format::tar;
-    while (format != mill::format_name(of)) of = static_cast<mill::sample_format>(static_cast<int>(of) + 1);
-    return fill(prefix, directory, bytes, keep_free, of, limit);
+    return fill(prefix, directory, bytes, keep_free, tools::format_by_name(format), limit);
   });
 }

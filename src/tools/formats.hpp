@@ -14,11 +14,15 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
-#include <millrace/index/array_shards.hpp>
-#include <millrace/index/index_shard.hpp>
-#include <millrace/index/mds.hpp>
-#include <millrace/index/sample_format.hpp>
-#include <millrace/index/shard_format.hpp>
+#include <millrace/formats/array_shards.hpp>
+#include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/line_shards.hpp>
+#include <millrace/formats/mds.hpp>
+#include <millrace/formats/object_samples.hpp>
+#include <millrace/formats/recordio_shards.hpp>
+#include <millrace/formats/shard_format.hpp>
+#include <millrace/formats/tar_shards.hpp>
+#include <millrace/formats/tfrecord_shards.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/storage.hpp>
@@ -29,16 +33,19 @@
 
 namespace tools {
 
-/// The formats that a place can have, by their names: all but arrays, which are in memory, and Parquet, which has
-/// options and needs Arrow.
-inline std::map<std::string, mill::dataset_format> formats_by_name() {
-  std::map<std::string, mill::dataset_format> all;
-  for (int i = 0;; ++i) {
-    const auto format = static_cast<mill::sample_format>(i);
-    const std::string name = mill::format_name(format);
-    if (name.empty()) break;
-    if (format != mill::sample_format::arrays && format != mill::sample_format::described) all.emplace(name, format);
-  }
+using format_ptr = std::shared_ptr<const mill::shard_format>;
+
+/// The formats that a place can have, by their names: all but Parquet, which has options and needs Arrow.
+inline std::map<std::string, format_ptr> formats_by_name(read_bounds bounds = {},
+                                                         mill::index_way way = mill::index_way::cheaper) {
+  std::map<std::string, format_ptr> all;
+  all.emplace("tar", mill::tar_shards({.way = way, .max_member = bounds.member}));
+  all.emplace("lines", mill::line_shards({.max_line = static_cast<std::size_t>(bounds.line)}));
+  all.emplace("tfrecord", mill::tfrecord_shards());
+  all.emplace("recordio", mill::recordio_shards());
+  all.emplace("objects", mill::object_samples());
+  all.emplace("classes", mill::class_folders());
+  all.emplace("folders", mill::sample_folders());
   all.emplace("mds", mill::mds());
   all.emplace("npy", mill::npy_shards());
   all.emplace("megatron", mill::megatron());
@@ -46,11 +53,15 @@ inline std::map<std::string, mill::dataset_format> formats_by_name() {
 }
 
 /// The format of a name. `columns`: of Parquet, those that become fields; of others none may be given.
-inline mill::dataset_format format_by_name(const std::string& name, const std::vector<std::string>& columns = {}) {
+inline format_ptr format_by_name(const std::string& name, const std::vector<std::string>& columns = {},
+                                 read_bounds bounds = {}, mill::index_way way = mill::index_way::cheaper) {
   if (name == "parquet") return parquet_format(columns);
   if (!columns.empty()) throw mill::configuration_error("--columns are of Parquet, and these are of format " + name);
-  return formats_by_name().at(name);
+  return formats_by_name(bounds, way).at(name);
 }
+
+/// True of tars, which are read as streams and may be compressed.
+inline bool is_tar(const mill::shard_format& format) { return format.name() == "tar"; }
 
 /// Checks that a text is the name of one.
 inline CLI::IsMember is_format() {
@@ -91,7 +102,7 @@ inline std::optional<std::string> format_of_name(std::string_view name) {
   return std::nullopt;
 }
 
-/// What a format of a header of its own reads beside the shards.
+/// The metadata that a format reads beside the shards.
 inline std::shared_ptr<const void> read_metadata(const mill::shard_format& format,
                                                  std::shared_ptr<const mill::storage> from,
                                                  std::vector<mill::shard> listed) {
@@ -99,16 +110,6 @@ inline std::shared_ptr<const void> read_metadata(const mill::shard_format& forma
   if (!reading) return nullptr;
   const auto loop = mill::make_event_loop();
   return mill::block_on(*loop, std::move(reading));
-}
-
-/// The index of a shard: by reading all of it, or as its format does it.
-inline mill::task<mill::shard_index> index_of_shard(std::shared_ptr<const mill::storage> from, mill::shard object,
-                                                    std::string name, mill::index_shard_options how,
-                                                    mill::detail::scan_of_shard scan) {
-  if (scan.format == nullptr || scan.of(name, object) != nullptr) {
-    return mill::index_shard(std::move(from), std::move(object), std::move(name), how, std::move(scan));
-  }
-  return scan.format->index(std::move(from), std::move(object), std::move(name), scan.metadata);
 }
 
 }  // namespace tools

@@ -19,9 +19,9 @@
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/detail/object_index.hpp>
+#include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/object_samples.hpp>
 #include <millrace/index/index_set.hpp>
-#include <millrace/index/index_shard.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/s3/client.hpp>
 
@@ -43,11 +43,12 @@ class result {
 };
 
 mill::task<result> index_one(std::shared_ptr<const mill::storage> from, mill::shard s, std::string name,
-                             mill::index_shard_options how, mill::detail::scan_of_shard scan) {
+                             tools::format_ptr format, std::shared_ptr<const void> metadata) {
   result out;
   out.of = s;
   try {
-    out.index = co_await tools::index_of_shard(std::move(from), std::move(s), std::move(name), how, std::move(scan));
+    out.index = co_await mill::index_shard(std::move(from), std::move(s), std::move(name), std::move(format),
+                                           mill::index_shard_options(), std::move(metadata));
   } catch (const mill::error& e) {
     out.error = tools::text_of(e);
     out.bad_data = tools::command_line::is_about_data(e);
@@ -115,7 +116,7 @@ void write(const tools::store& store, const std::string& out, const mill::index_
   std::string text;
   mill::write_indexes(set, text);
   store.write(out, text);
-  const char* const unit = mill::of_objects(set.format()) ? "folder" : "shard";
+  const char* const unit = set.of_objects() ? "folder" : "shard";
   std::printf("%zu %s%s, %llu samples, %s in samples; %s: %s, digest %s\n", set.size(), unit,
               set.size() == 1 ? "" : "s", static_cast<unsigned long long>(set.samples()),
               mill::format_bytes(static_cast<double>(set.sample_bytes())).c_str(), out.c_str(),
@@ -123,11 +124,11 @@ void write(const tools::store& store, const std::string& out, const mill::index_
 }
 
 /// Objects that are samples: a listing says all.
-int index_objects(std::string prefix, const std::string& out, mill::sample_format format) {
+int index_objects(std::string prefix, const std::string& out, const tools::format_ptr& format) {
   const tools::store store(prefix);
   if (prefix.back() != '/') prefix += '/';
   mill::detail::object_index_builder objects(format, prefix);
-  for (const mill::shard& s : store.list(prefix, format)) {
+  for (const mill::shard& s : store.list(prefix, format.get())) {
     if (s.url != out) objects.add(s);
   }
   const std::string passed_over = objects.passed_over();
@@ -138,18 +139,14 @@ int index_objects(std::string prefix, const std::string& out, mill::sample_forma
   return tools::fine;
 }
 
-int index_all(const std::string& prefix, const std::string& out, mill::index_shard_options how, std::size_t limit,
-              const mill::dataset_format& format) {
+int index_all(const std::string& prefix, const std::string& out, const tools::format_ptr& format, std::size_t limit) {
   const tools::store store(prefix);
-  std::vector<mill::shard> shards = store.list(prefix, format);
+  std::vector<mill::shard> shards = store.list(prefix, format.get());
   std::erase_if(shards, [&](const mill::shard& s) { return s.url == out; });
-  std::vector<mill::shard> listed;
-  if (format.shards() != nullptr) {
-    listed = shards;
-    shards = format.shards()->choose(std::move(shards));
-  }
+  std::vector<mill::shard> listed = shards;
+  shards = format->choose(std::move(shards));
   if (shards.empty()) {
-    const char* const what = format == mill::sample_format::tar ? ".tar objects" : "objects";
+    const char* const what = tools::is_tar(*format) ? ".tar objects" : "objects";
     throw mill::configuration_error(std::string("there are no ") + what + " under " + prefix);
   }
   const auto name_of = [&](const mill::shard& s) {
@@ -162,7 +159,7 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
   std::uint64_t bytes = 0;
   for (mill::shard& s : shards) {
     const auto at = known.find(name_of(s));
-    if (at != known.end() && at->second.is_of(format) && is_fresh(at->second, s)) {
+    if (at != known.end() && at->second.is_of(format->name(), format->settings()) && is_fresh(at->second, s)) {
       all.push_back(std::move(at->second));
     } else {
       bytes += s.size.value_or(0);
@@ -173,12 +170,11 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
   bool all_bad_data = true;
   if (!to_read.empty()) {
     const std::shared_ptr<const mill::storage> from = store.reads();
-    mill::detail::scan_of_shard scan(format.shards(), nullptr);
-    if (format.shards() != nullptr) scan.metadata = tools::read_metadata(*format.shards(), from, std::move(listed));
+    const std::shared_ptr<const void> metadata = tools::read_metadata(*format, from, std::move(listed));
     progress_line shown(to_read.size(), bytes);
-    auto one = [from, name_of, how, scan](mill::shard s) {
+    auto one = [from, name_of, format, metadata](mill::shard s) {
       std::string name = name_of(s);
-      return index_one(from, std::move(s), std::move(name), how, scan);
+      return index_one(from, std::move(s), std::move(name), format, metadata);
     };
     auto results = mill::from_range(std::move(to_read)) | mill::map_concurrent(std::move(one), {.limit = limit});
     for (result& r : mill::run(std::move(results), {.show = mill::progress::off})) {
@@ -236,15 +232,11 @@ int main(int count, char** texts) {
       ->type_name("N");
   tools::add_bounds(given, bounds);
   return given.run(count, texts, [&] {
-    mill::index_shard_options how;
-    how.max_member = bounds.member;
-    how.max_line = static_cast<std::size_t>(bounds.line);
-    if (stream) how.way = mill::index_way::stream;
-    if (headers) how.way = mill::index_way::headers;
-    const mill::dataset_format chosen = tools::format_by_name(format);
-    how.format = chosen;
+    const mill::index_way way = stream    ? mill::index_way::stream
+                                : headers ? mill::index_way::headers
+                                          : mill::index_way::cheaper;
+    const tools::format_ptr chosen = tools::format_by_name(format, {}, bounds, way);
     const std::string file = out.empty() ? tools::index_of(prefix) : out;
-    return mill::of_objects(how.format) ? index_objects(prefix, file, how.format)
-                                        : index_all(prefix, file, how, limit, chosen);
+    return chosen->of_objects() ? index_objects(prefix, file, chosen) : index_all(prefix, file, chosen, limit);
   });
 }

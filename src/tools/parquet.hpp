@@ -19,7 +19,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/data/shard.hpp>
-#include <millrace/index/sample_format.hpp>
+#include <millrace/formats/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/shards/sample.hpp>
@@ -72,7 +72,7 @@ inline std::string_view ending_of(std::string_view data) {
 
 #if defined(MILLRACE_WITH_PARQUET)
 
-inline mill::dataset_format parquet_format(std::vector<std::string> columns) {
+inline std::shared_ptr<const mill::shard_format> parquet_format(std::vector<std::string> columns) {
   mill::parquet_options how;
   how.columns = std::move(columns);
   return mill::parquet(std::move(how));
@@ -393,7 +393,7 @@ inline std::string parquet_text(std::shared_ptr<const mill::storage> from, const
       "build it where Arrow is found, as by `pip install pyarrow` and -DMILLRACE_PYARROW=FOLDER "
       "(docs/guide/parquet.md, \"Installing\")");
 }
-inline mill::dataset_format parquet_format(const std::vector<std::string>&) { without_parquet(); }
+inline std::shared_ptr<const mill::shard_format> parquet_format(const std::vector<std::string>&) { without_parquet(); }
 inline row_files row_files_of(const mill::shard_index&, const std::vector<std::string>&) { without_parquet(); }
 inline std::string parquet_text(const std::shared_ptr<const mill::storage>&, const std::vector<mill::shard>&,
                                 const std::vector<std::string>&) {

@@ -31,6 +31,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/detail/samples_sum.hpp>
 #include <millrace/index/write_shards.hpp>
 #include <millrace/loader/run.hpp>
@@ -570,10 +571,9 @@ mill::task<void> read_back(job& j, bool& good) {
     const std::shared_ptr<const mill::storage> from = j.target().from();
     auto one = [from](mill::shard s) {
       mill::index_shard_options by_reading;
-      by_reading.way = mill::index_way::stream;
       by_reading.verify = false;  // the comparison is what follows
-      by_reading.max_member = UINT64_MAX;
-      return mill::index_shard(from, std::move(s), std::string("it"), by_reading);
+      auto tars = mill::tar_shards({.way = mill::index_way::stream, .max_member = UINT64_MAX});
+      return mill::index_shard(from, std::move(s), std::string("it"), std::move(tars), by_reading);
     };
     mill::stream<mill::shard_index> indexes =
         mill::from_range(std::move(shards)) | mill::map_concurrent(std::move(one), {.limit = 4});

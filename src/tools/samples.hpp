@@ -24,9 +24,8 @@
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/detail/object_index.hpp>
+#include <millrace/formats/index_shard.hpp>
 #include <millrace/index/index_set.hpp>
-#include <millrace/index/index_shard.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/untar.hpp>
@@ -85,8 +84,8 @@ class sample_source {
       format = format_of_name(s.url);
     }
     name_ = format.value_or("objects");
-    format_ = format_by_name(name_, columns_);
-    if (mill::of_objects(format_)) {
+    format_ = format_by_name(name_, columns_, bounds_, mill::index_way::stream);
+    if (format_->of_objects()) {
       if (place_.back() != '/') place_ += '/';
       mill::detail::object_index_builder objects(format_, place_);
       for (const mill::shard& s : all) objects.add(s);
@@ -102,13 +101,11 @@ class sample_source {
       return;
     }
     const std::size_t listed = all.size();
-    if (format_.shards() != nullptr) {
-      const bool one = listed == 1 && all.front().url == place_;
-      if (one) all = beside(std::move(all.front()));
-      metadata_ = read_metadata(*format_.shards(), store_.reads(), all);
-      all = format_.shards()->choose(std::move(all));
-      std::erase_if(all, [&](const mill::shard& s) { return one && s.url != place_; });
-    }
+    const bool one = listed == 1 && all.front().url == place_;
+    if (one) all = beside(std::move(all.front()));
+    metadata_ = read_metadata(*format_, store_.reads(), all);
+    all = format_->choose(std::move(all));
+    std::erase_if(all, [&](const mill::shard& s) { return one && s.url != place_; });
     const bool by_name =
         std::any_of(all.begin(), all.end(), [&](const mill::shard& s) { return format_of_name(s.url) == name_; });
     for (mill::shard& s : all) {
@@ -121,7 +118,7 @@ class sample_source {
     if (shards_.empty()) {
       throw mill::configuration_error("there are no shards of format " + name_ + " under " + place);
     }
-    if (format_ != mill::sample_format::tar) known_ = read_index();
+    if (!is_tar(*format_)) known_ = read_index();
   }
 
   /// Its name.
@@ -134,20 +131,20 @@ class sample_source {
   /// The key of sample `n` of a shard; of a tar empty, as its members say it.
   std::string key(std::size_t shard, std::uint64_t n) const {
     if (objects_ != nullptr) return (*objects_)[shard].key(static_cast<std::size_t>(n));
-    return format_ == mill::sample_format::tar ? std::string() : name_of(shards_[shard]) + '#' + std::to_string(n);
+    return is_tar(*format_) ? std::string() : name_of(shards_[shard]) + '#' + std::to_string(n);
   }
   /// The number of samples of a shard whose keys tell those of all: each folder's, whose name it is, and one line's or
   /// record's, whose key is the shard's name and a number. 0 for tars and objects, whose keys have no dots in a name.
   std::uint64_t telling_keys(std::size_t shard) const {
-    if (format_ == mill::sample_format::folders) return (*objects_)[shard].samples();
+    if (format_->name() == "folders") return (*objects_)[shard].samples();
     const bool empty = shards_[shard].size == std::uint64_t{0};
-    return format_ == mill::sample_format::tar || objects_ != nullptr || empty ? 0 : 1;
+    return is_tar(*format_) || objects_ != nullptr || empty ? 0 : 1;
   }
   /// The GETs that they take, if each is read once.
   std::uint64_t requests() const noexcept { return requests_; }
   /// Shards whose index must be made, which reads them once more.
   std::size_t without_index() const noexcept {
-    if (format_ == mill::sample_format::tar || mill::of_objects(format_)) return 0;
+    if (is_tar(*format_) || format_->of_objects()) return 0;
     if (name_ == "parquet") return 0;  // of footers
     return shards_.size() - known_.size();
   }
@@ -167,13 +164,13 @@ class sample_source {
       out.bytes += requests_ * (block + block / 2);  // of an object, with half a block of zeros after it
       return out;
     }
-    const bool tar = format_ == mill::sample_format::tar;
+    const bool tar = is_tar(*format_);
     const std::map<std::size_t, mill::shard_index> known = tar && count ? read_index() : known_;
     out.least = !tar;
     if (known.size() != shards_.size()) return out;
     out.samples = 0;
     for (const auto& one : known) *out.samples += one.second.samples();
-    if (tar || format_.shards() != nullptr) return out;
+    if (tar || !whole_records()) return out;
     out.least = false;
     out.bytes = 0;
     for (const auto& [number, index] : known) {
@@ -193,7 +190,7 @@ class sample_source {
   /// The samples in the order of the shards' names and of each shard, from a place on, read ahead by at most about
   /// `memory` bytes. The source must outlive the stream.
   mill::stream<placed_sample> samples(place_in_source from = {}, std::size_t memory = 128 * mill::MiB) const {
-    if (format_ == mill::sample_format::tar) return mill::stream<placed_sample>(of_tars(this, from, memory));
+    if (is_tar(*format_)) return mill::stream<placed_sample>(of_tars(this, from, memory));
     return mill::stream<placed_sample>(of_datasets(this, from, memory));
   }
 
@@ -232,6 +229,8 @@ class sample_source {
     if (one || place_.back() == '/') return place_.substr(0, place_.rfind('/') + 1);
     return tools::store::is_s3(place_) ? place_.substr(0, place_.rfind('/') + 1) : place_ + '/';
   }
+  /// True if a sample has one field, of the bytes that the index says.
+  bool whole_records() const { return name_ == "lines" || name_ == "tfrecord" || name_ == "recordio"; }
   std::string name_of(const mill::shard& s) const { return s.url.substr(prefix().size()); }
 
   /// The indexes that are there, by the numbers of their shards.
@@ -247,7 +246,7 @@ class sample_source {
     }
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const auto at = there.find(name_of(shards_[i]));
-      if (at == there.end() || !at->second.is_of(format_)) continue;
+      if (at == there.end() || !at->second.is_of(format_->name(), format_->settings())) continue;
       try {
         at->second.check(shards_[i]);
         known.emplace(i, std::move(at->second));
@@ -341,16 +340,10 @@ class sample_source {
         if (known != self->known_.end()) {
           one.push_back(known->second);
         } else {
-          mill::index_shard_options by_reading;
-          by_reading.way = mill::index_way::stream;
-          by_reading.format = self->format_;
-          by_reading.max_line = static_cast<std::size_t>(self->bounds_.line);
           mill::shard object = self->shards_[i];
           std::string name = self->name_of(object);
-          mill::detail::scan_of_shard scan(self->format_.shards(), self->metadata_);
-          mill::task<mill::shard_index> making =
-              index_of_shard(store, std::move(object), std::move(name), by_reading, std::move(scan));
-          mill::shard_index made = co_await std::move(making);
+          mill::shard_index made = co_await mill::index_shard(store, std::move(object), std::move(name), self->format_,
+                                                              mill::index_shard_options(), self->metadata_);
           one.push_back(std::move(made));
         }
         set = std::make_shared<const mill::index_set>(std::move(one));
@@ -393,7 +386,7 @@ class sample_source {
   std::vector<std::string> columns_;
   read_bounds bounds_;
   std::string name_;  // of the format
-  mill::dataset_format format_;
+  format_ptr format_;
   std::shared_ptr<const void> metadata_;  // of it
   std::vector<mill::shard> shards_;
   std::map<std::size_t, mill::shard_index> known_;

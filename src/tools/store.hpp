@@ -21,7 +21,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/index/sample_format.hpp>
+#include <millrace/formats/shard_format.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/file_storage.hpp>
@@ -44,14 +44,13 @@ class store {
   std::shared_ptr<const mill::storage> reads() const { return s3_ ? mill::s3::as_storage(*s3_) : mill::files(); }
   /// What writes to s3://; null for files.
   const mill::s3::client* client() const noexcept { return s3_ ? &*s3_ : nullptr; }
-  /// The tar archives under a prefix or in a folder, sorted by the bytes of their names; of other formats all objects
-  /// there.
-  std::vector<mill::shard> list(const std::string& prefix,
-                                mill::sample_format format = mill::sample_format::tar) const {
+  /// The tar archives under a prefix or in a folder, sorted by the bytes of their names; of another format than tar all
+  /// objects there.
+  std::vector<mill::shard> list(const std::string& prefix, const mill::shard_format* format = nullptr) const {
     std::vector<mill::shard> all;
-    if (format != mill::sample_format::tar) {
+    if (format != nullptr && format->name() != "tar") {
       const auto loop = mill::make_event_loop();
-      const bool folder = mill::of_objects(format) && prefix.back() != '/';
+      const bool folder = format->of_objects() && prefix.back() != '/';
       mill::stream<mill::shard> objects(reads()->list(folder ? prefix + '/' : prefix));
       all = mill::block_on(*loop, mill::collect(std::move(objects)));
       std::sort(all.begin(), all.end(), [](const mill::shard& a, const mill::shard& b) { return a.url < b.url; });

@@ -20,9 +20,9 @@
 #include <utility>
 
 #include <millrace/base/error.hpp>
-#include <millrace/index/array_shards.hpp>
+#include <millrace/formats/array_shards.hpp>
+#include <millrace/formats/mds.hpp>
 #include <millrace/index/index_set.hpp>
-#include <millrace/index/mds.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/order/epoch_state.hpp>
@@ -65,7 +65,8 @@ std::string scanned(const mill::shard_format& format, const std::string& url, co
     mill::shard object(url);
     if (size_known) object.size = file.size();
     const std::unique_ptr<mill::shard_scanner> scanner = format.scanner("x", object, std::move(metadata));
-    for (std::size_t at = 0; at < file.size(); at += piece) scanner->add(std::string_view(file).substr(at, piece));
+    for (std::size_t at = 0; at < file.size(); at += piece)
+      scanner->add(mill::bytes::copy(std::string_view(file).substr(at, piece)));
     return scanner->finish(file.size(), "").text();
   } catch (const mill::error&) {
     return {};
@@ -77,7 +78,7 @@ void read_samples(const mill::shard_format& format, const std::string& index_tex
   try {
     std::string_view rest = index_text;
     const mill::shard_index index = mill::shard_index::read(rest, "f");
-    if (index.format() != mill::sample_format::described) return;
+    if (index.layout() != mill::row_layout::records) return;
     const auto reader = format.reader(index);
     static_cast<void>(format.fields(index));
     for (std::size_t i = 0; i < index.samples() && i < 100; ++i) {
@@ -88,7 +89,7 @@ void read_samples(const mill::shard_format& format, const std::string& index_tex
       s.key = "k";
       const std::string_view record = std::string_view(file).substr(begin, end - begin);
       try {
-        reader->fill(s, i, mill::bytes::copy(record));
+        reader->fill(s, index.rows_of(i), i, mill::bytes::copy(record));
       } catch (const mill::decode_error&) {
       }
     }

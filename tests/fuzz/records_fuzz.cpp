@@ -17,7 +17,9 @@
 
 #include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/index/detail/record_index.hpp>
+#include <millrace/formats/line_shards.hpp>
+#include <millrace/formats/recordio_shards.hpp>
+#include <millrace/formats/tfrecord_shards.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/records/mx_record.hpp>
 #include <millrace/records/tf_example.hpp>
@@ -55,15 +57,14 @@ std::string recordio(const std::string& data) {
 }
 
 /// The index, or nothing where the file is refused.
-std::string indexed(const std::string& file, mill::sample_format format, std::size_t piece) {
+std::string indexed(const std::string& file, const mill::shard_format& format, std::size_t piece) {
   try {
-    mill::shard object("mem:x");
-    const std::string_view head = std::string_view(file).substr(0, mill::tar::detect_bytes);
-    mill::detail::record_index_builder builder("x", object, head, 1000, format);
+    const std::unique_ptr<mill::shard_scanner> scanner = format.scanner("x", mill::shard("mem:x"), nullptr);
+    scanner->begin(std::string_view(file).substr(0, mill::tar::detect_bytes), std::nullopt);
     for (std::size_t at = 0; at < file.size(); at += piece) {
-      builder.add(std::string_view(file).substr(at, piece));
+      scanner->add(mill::bytes::copy(std::string_view(file).substr(at, piece)));
     }
-    return builder.finish(file.size(), "").text();
+    return scanner->finish(file.size(), "").text();
   } catch (const mill::error&) {
     return {};
   }
@@ -88,13 +89,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::size_t piece = 1 + data[1];
   const auto edited = [&](const std::string& file) { return mill::fuzz::edited(file, data, size); };
-  const auto check = [&](const std::string& file, mill::sample_format format) {
-    const std::string whole = indexed(file, format, std::max<std::size_t>(1, file.size()));
-    if (indexed(file, format, piece) != whole) std::abort();
+  const auto check = [&](const std::string& file, const std::shared_ptr<const mill::shard_format>& format) {
+    const std::string whole = indexed(file, *format, std::max<std::size_t>(1, file.size()));
+    if (indexed(file, *format, piece) != whole) std::abort();
   };
-  check(edited(tfrecord(example()) + tfrecord("") + tfrecord("short")), mill::sample_format::tfrecord);
-  check(edited(recordio(example()) + recordio("abc")), mill::sample_format::recordio);
-  check(edited("a line\nand another\r\nthe last"), mill::sample_format::lines);
+  check(edited(tfrecord(example()) + tfrecord("") + tfrecord("short")), mill::tfrecord_shards());
+  check(edited(recordio(example()) + recordio("abc")), mill::recordio_shards());
+  check(edited("a line\nand another\r\nthe last"), mill::line_shards({.max_line = 1000}));
   read(mill::tf_fields(), edited(example()));
   read(mill::tf_fields({"x", "z"}), edited(example()));
   read(mill::mx_fields(), edited(little(2, 4) + little(0, 4) + little(1, 8) + little(0, 8) + "abcdefgh" + "data"));

@@ -4,7 +4,7 @@
 // Lines and objects as the samples of a dataset. Each expectation comes from a model of its own: lines are cut by
 // hand, folders are sorted by hand, and the order is sample_order's over the counts of that.
 
-#include <millrace/index/sample_format.hpp>
+#include <millrace/formats/line_shards.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -23,11 +23,10 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/detail/record_index.hpp>
+#include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/object_samples.hpp>
 #include <millrace/index/detail/little_endian.hpp>
-#include <millrace/index/detail/object_index.hpp>
 #include <millrace/index/index_set.hpp>
-#include <millrace/index/index_shard.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/order/sample_order.hpp>
 #include <millrace/records/lines.hpp>
@@ -37,12 +36,12 @@
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/detail/listed_index.hpp>
 
-#include "tests/support/temporary_folder.hpp"
-#include "tests/train/epochs_data.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/checking_client.hpp"
 #include "tests/support/failure_of.hpp"
 #include "tests/support/s3_server.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/train/epochs_data.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -207,14 +206,15 @@ const std::map<std::string, std::string> some_files{
 
 shard_index index_of_lines(const std::string& text, const std::vector<std::size_t>& cuts = {},
                            std::size_t longest = 16 * MiB) {
-  detail::record_index_builder builder("x", shard("mem:x"), std::string_view(text).substr(0, 512), longest);
+  detail::line_scanner scanner(*line_shards(), "x", shard("mem:x"), longest);
+  scanner.begin(text, std::nullopt);
   std::size_t at = 0;
   for (const std::size_t cut : cuts) {
-    builder.add(std::string_view(text).substr(at, cut - at));
+    scanner.add(bytes::copy(std::string_view(text).substr(at, cut - at)));
     at = cut;
   }
-  builder.add(std::string_view(text).substr(at));
-  return builder.finish(text.size(), "\"v1\"");
+  scanner.add(bytes::copy(std::string_view(text).substr(at)));
+  return scanner.finish(text.size(), "\"v1\"");
 }
 
 async_generator<chunk> chunks_of(std::string content) {
@@ -235,7 +235,7 @@ std::string forged(std::string text, std::size_t at, char value) {
   return text.replace(text.size() - 4, 4, crc);
 }
 
-index_set objects_of(const std::map<std::string, std::string>& files, sample_format format,
+index_set objects_of(const std::map<std::string, std::string>& files, const std::shared_ptr<const shard_format>& format,
                      const std::string& etag = "\"v1\"") {
   detail::object_index_builder builder(format, "mem:d/");
   for (const auto& [path, content] : files) builder.add(shard("mem:d/" + path, content.size(), etag));
@@ -247,7 +247,7 @@ const std::map<std::string, std::string> some_images{
     {"a/x.jpg", ""},      {"a/y.jpg", "why"},       {"z/0.jpg", "zero"},       {"README", "left out"},
     {"root.jpg", "root"}, {"z/.hidden", "hidden"},  {"z/no-extension", "none"}, {"z/4.seg.png", "dots"},
 };
-/// Of sample_format::classes: folders a, a-b, z.
+/// The samples of class_folders(): folders a, a-b, z.
 model model_of_classes() {
   const auto cls = [](int n) { return std::pair<std::string, std::string>("cls", std::to_string(n)); };
   model m;
@@ -290,16 +290,17 @@ TEST_CASE("the lines of text files are samples, in the canonical order, exactly 
   const auto store = store_of(some_files);
   test::temporary_folder at;
   const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
-                     {.index = at.file("train.index"), .format = sample_format::lines, .slice = 2});
+                     {.index = at.file("train.index"), .format = line_shards(), .slice = 2});
   check_training(data, model_of_lines(some_files), 2);
   CHECK(data.samples() == 12U);
   CHECK(data.shards() == 5U);
-  // Of the indexes alone, which say what they are of.
+  // By the indexes alone, whose format is said.
   std::ifstream in(at.path() + "/train.index", std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(in), {});
   const auto read = std::make_shared<const index_set>(read_indexes(text, "x"));
-  CHECK(read->format() == sample_format::lines);
-  const dataset given(std::shared_ptr<const storage>(store), read, {.prefix = "mem:d/", .slice = 2});
+  CHECK((*read)[0].format() == "lines");
+  const dataset given(std::shared_ptr<const storage>(store), read,
+                      {.format = line_shards(), .prefix = "mem:d/", .slice = 2});
   CHECK(taken_by(epochs(given, small), 3).samples == by_position(model_of_lines(some_files), small, 2));
 }
 
@@ -318,7 +319,7 @@ TEST_CASE("drawn lines, files, ranks and stops: every line comes once an epoch, 
     test::temporary_folder at;
     const std::uint64_t slice = 1 + random.below(4);
     const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
-                       {.index = at.file("i"), .format = sample_format::lines, .slice = slice});
+                       {.index = at.file("i"), .format = line_shards(), .slice = slice});
     epochs_options o{.seed = random.below(9), .epochs = 1 + random.below(3), .batch = 1 + random.below(4)};
     o.tracks = 1 + random.below(6);
     o.part = 1 + random.below(40);
@@ -357,20 +358,20 @@ TEST_CASE("what is no plain text, and a line that is too long, is refused by nam
   // A dataset says which file it is.
   test::temporary_folder at;
   const std::shared_ptr<const storage> store = store_of({{"a.txt", "a\n"}, {"b.bz2", "BZh91AY&SY" + long_line}});
-  const dataset packed(store, "mem:d/", {.index = at.file("i"), .format = sample_format::lines});
+  const dataset packed(store, "mem:d/", {.index = at.file("i"), .format = line_shards()});
   CHECK_THAT(failure_of([&] { taken_by(epochs(packed, small), 3); }),
              Contains("mem:d/b.bz2 at byte 0: this is bzip2 data"));
   const auto tar_options = dataset_options{.index = at.file("j")};
   const dataset text_as_tar(std::shared_ptr<const storage>(store_of({{"a.jsonl", "{}\n" + long_line}})), "mem:d/",
                             tar_options);
   CHECK_THAT(failure_of([&] { taken_by(epochs(text_as_tar, small), 3); }),
-             Contains("dataset_options::format is lines"));
+             Contains("dataset_options::format is line_shards()"));
 }
 
 TEST_CASE("a text file that is another version than its index is named") {
   const auto store = store_of(some_files);
   test::temporary_folder at;
-  const dataset_options how{.index = at.file("train.index"), .format = sample_format::lines};
+  const dataset_options how{.index = at.file("train.index"), .format = line_shards()};
   const auto refusal = [&] {
     const dataset data(std::shared_ptr<const storage>(store), "mem:d/", how);
     return failure_of([&] { taken_by(epochs(data, small), 3); });
@@ -382,7 +383,7 @@ TEST_CASE("a text file that is another version than its index is named") {
   CHECK_THAT(refusal(), Contains("mem:d/a.jsonl: the index \"a.jsonl\" is of another version of this shard"));
   text = before;
   text[6] = '7';  // of the same size, and its ETag has not changed
-  CHECK_THAT(refusal(), Contains("mem:d/a.jsonl at byte 0, a.jsonl#0: the CRC32C of field \"line\" is"));
+  CHECK_THAT(refusal(), Contains("mem:d/a.jsonl at byte 0, a.jsonl#0: the CRC32C of the record is"));
   text = before;
   store->bad["mem:d/d/e.txt"] = test::harm::changed;
   CHECK_THAT(refusal(), Contains("mem:d/d/e.txt"));
@@ -395,7 +396,7 @@ TEST_CASE("objects are samples, of folders that are classes, in the canonical or
   const auto store = store_of(some_images);
   test::temporary_folder at;
   const dataset data(std::shared_ptr<const storage>(store), "mem:d",  // a folder, with or without its slash
-                     {.index = at.file("train.index"), .format = sample_format::classes});
+                     {.index = at.file("train.index"), .format = class_folders()});
   CHECK_THAT(failure_of([&] { static_cast<void>(data.classes()); }), Contains("its classes are not known yet"));
   store->requests = 0;
   check_training(data, model_of_classes(), 1);
@@ -424,13 +425,13 @@ TEST_CASE("objects without classes, and folders as samples") {
   std::sort(keys.shards[0].begin(), keys.shards[0].end(), [](const std::string& x, const std::string& y) {
     return x.substr(0, x.find('|')) < y.substr(0, y.find('|'));
   });
-  check_training(dataset(store, "mem:d/", {.index = at.file("a"), .format = sample_format::objects}), keys, 1);
+  check_training(dataset(store, "mem:d/", {.index = at.file("a"), .format = object_samples()}), keys, 1);
   model folders;
   folders.shards = {{seen("a", {{"x.jpg", ""}, {"y.jpg", "why"}}),
                      seen("a-b", {{"1-2.jpg", "other"}, {"1.jpg", "one"}, {"1.json", "{}"}}),
                      seen("a-b/deep", {{"3.JPG", "three"}}),
                      seen("z", {{"0.jpg", "zero"}, {"4.seg.png", "dots"}, {"no-extension", "none"}})}};
-  const dataset recordings(store, "mem:d/", {.index = at.file("b"), .format = sample_format::folders});
+  const dataset recordings(store, "mem:d/", {.index = at.file("b"), .format = sample_folders()});
   check_training(recordings, folders, 1);
   CHECK_THAT(failure_of([&] { static_cast<void>(recordings.classes()); }), Contains("only data of"));
 }
@@ -438,7 +439,7 @@ TEST_CASE("objects without classes, and folders as samples") {
 TEST_CASE("objects that are new, gone or another version are named") {
   const auto store = store_of(some_images);
   test::temporary_folder at;
-  const dataset_options how{.index = at.file("train.index"), .format = sample_format::classes};
+  const dataset_options how{.index = at.file("train.index"), .format = class_folders()};
   const auto refusal = [&] {
     const dataset data(std::shared_ptr<const storage>(store), "mem:d/", how);
     return failure_of([&] { taken_by(epochs(data, small), 3); });
@@ -483,11 +484,11 @@ TEST_CASE("the index of objects is written once, and a rank that has listed othe
   detail::epochs_request how;
   how.prefix = "mem:d/";
   how.index_file = file;
-  how.format = sample_format::classes;
-  const auto made = std::make_shared<const index_set>(objects_of(some_images, sample_format::classes));
+  how.format = class_folders();
+  const auto made = std::make_shared<const index_set>(objects_of(some_images, class_folders()));
   auto others = some_images;
   others.erase("z/0.jpg");
-  const auto other = std::make_shared<const index_set>(objects_of(others, sample_format::classes));
+  const auto other = std::make_shared<const index_set>(objects_of(others, class_folders()));
   detail::listed_index first(store, how);
   testing::virtual_loop loop;
   CHECK(block_on(loop, first.of_objects(made))->digest() == made->digest());
@@ -498,34 +499,35 @@ TEST_CASE("the index of objects is written once, and a rank that has listed othe
 }
 
 TEST_CASE("objects that cannot be samples are refused by name") {
-  const auto refusal = [](const std::map<std::string, std::string>& files, sample_format format) {
+  const auto refusal = [](const std::map<std::string, std::string>& files,
+                          const std::shared_ptr<const shard_format>& format) {
     return failure_of([&] { static_cast<void>(objects_of(files, format)); });
   };
-  CHECK_THAT(refusal({{"a/1.JPG", ""}, {"a/1.jpg", ""}}, sample_format::objects),
+  CHECK_THAT(refusal({{"a/1.JPG", ""}, {"a/1.jpg", ""}}, object_samples()),
              Contains("mem:d/a/1.jpg: the sample has two objects with the extension \"jpg\""));
-  CHECK_THAT(refusal({{"a/1.cls", ""}}, sample_format::classes), Contains("mem:d/a/1.cls: the sample has an object"));
-  CHECK(refusal({{"a/1.cls", ""}}, sample_format::objects) == "no error");
-  CHECK_THAT(refusal({{"a/1.__key__", ""}}, sample_format::objects), Contains("stands for what a sample has"));
-  detail::object_index_builder builder(sample_format::objects, "mem:d/");
+  CHECK_THAT(refusal({{"a/1.cls", ""}}, class_folders()), Contains("mem:d/a/1.cls: the sample has an object"));
+  CHECK(refusal({{"a/1.cls", ""}}, object_samples()) == "no error");
+  CHECK_THAT(refusal({{"a/1.__key__", ""}}, object_samples()), Contains("stands for what a sample has"));
+  detail::object_index_builder builder(object_samples(), "mem:d/");
   CHECK_THAT(failure_of([&] { builder.add(shard("mem:e/1.jpg", 1)); }),
              Contains("does not lie under the prefix mem:d/"));
   CHECK_THAT(failure_of([&] { builder.add(shard("mem:d/1.jpg")); }), Contains("how long this object is"));
-  detail::object_index_builder web(sample_format::objects, "https://h/");
+  detail::object_index_builder web(object_samples(), "https://h/");
   CHECK_THAT(failure_of([&] { web.add(shard("https://h/1.jpg?secret=x", 1)); }), Contains("cannot have signed URLs"));
 
   const std::shared_ptr<const storage> store = store_of({{"README", ""}});
   test::temporary_folder at;
-  const dataset none(store, "mem:d/", {.index = at.file("i"), .format = sample_format::objects});
+  const dataset none(store, "mem:d/", {.index = at.file("i"), .format = object_samples()});
   CHECK_THAT(failure_of([&] { taken_by(epochs(none, small), 3); }), Contains("there is no object that is a sample"));
   const auto refused = [&](auto&&... given) {
     return failure_of([&] { dataset made(store, std::forward<decltype(given)>(given)...); });
   };
-  CHECK_THAT(refused("mem:d/", dataset_options{.format = sample_format::lines}),
-             Contains("samples of sample_format::lines need an index: give .index"));
-  CHECK_THAT(refused(std::vector<shard>{shard("mem:d/1.jpg", 1)},
-                     dataset_options{.index = "i", .format = sample_format::objects}),
-             Contains("with a slash at its end, as .prefix"));
-  CHECK_THAT(failure_of([] { dataset made(files(), "d/*", {.index = "i", .format = sample_format::objects}); }),
+  CHECK_THAT(refused("mem:d/", dataset_options{.format = line_shards()}),
+             Contains("samples of lines need an index: give .index"));
+  CHECK_THAT(
+      refused(std::vector<shard>{shard("mem:d/1.jpg", 1)}, dataset_options{.index = "i", .format = object_samples()}),
+      Contains("with a slash at its end, as .prefix"));
+  CHECK_THAT(failure_of([] { dataset made(files(), "d/*", {.index = "i", .format = object_samples()}); }),
              Contains("no pattern"));
 }
 
@@ -534,16 +536,17 @@ TEST_CASE("the index of another format is refused by name") {
   test::temporary_folder at;
   const std::string file = at.file("i");
   const std::shared_ptr<const storage> from = store;
-  taken_by(epochs(dataset(from, "mem:d/", {.index = file, .format = sample_format::lines}), small), 3);
-  const dataset other(from, "mem:d/", {.index = file, .format = sample_format::objects});
+  taken_by(epochs(dataset(from, "mem:d/", {.index = file, .format = line_shards()}), small), 3);
+  const dataset other(from, "mem:d/", {.index = file, .format = object_samples()});
   CHECK_THAT(failure_of([&] { taken_by(epochs(other, small), 3); }),
-             Contains(file + ": the index is of sample_format::lines, and dataset_options::format is objects"));
-  CHECK_THAT(failure_of([&] { static_cast<void>(other.samples()); }), Contains("sample_format::lines"));
-  const auto objects = std::make_shared<const index_set>(objects_of(some_images, sample_format::classes));
-  CHECK_THAT(failure_of([&] { dataset made(from, objects, {.format = sample_format::lines}); }),
+             Contains(file + ": the index is of lines, and dataset_options::format is objects"));
+  CHECK_THAT(failure_of([&] { static_cast<void>(other.samples()); }), Contains("the index is of lines"));
+  const auto objects = std::make_shared<const index_set>(objects_of(some_images, class_folders()));
+  CHECK_THAT(failure_of([&] { dataset made(from, objects, {.format = line_shards()}); }),
              Contains(".format is lines, and the indexes that are given are of classes"));
-  CHECK_THAT(failure_of([&] { dataset made(from, objects, {.prefix = "mem:d"}); }), Contains("ends in a slash"));
-  CHECK(dataset(from, objects, {.prefix = "mem:d/"}).classes() == texts{"a", "a-b", "z"});
+  CHECK_THAT(failure_of([&] { dataset made(from, objects, {.format = class_folders(), .prefix = "mem:d"}); }),
+             Contains("ends in a slash"));
+  CHECK(dataset(from, objects, {.format = class_folders(), .prefix = "mem:d/"}).classes() == texts{"a", "a-b", "z"});
   std::vector<shard_index> both{(*objects)[0], index_of_lines("a\n")};
   CHECK_THAT(failure_of([&] { index_set mixed(both); }), Contains("an index is of lines, and that of a of classes"));
 }
@@ -551,7 +554,7 @@ TEST_CASE("the index of another format is refused by name") {
 TEST_CASE("indexes of lines and of objects are written and read; whatever is wrong with one is found") {
   const std::string md5 = "\"0123456789abcdef0123456789abcdef\"";
   for (const std::string& etag : {md5, std::string(), std::string("\"0123456789abcdef0123456789abcdef-7\"")}) {
-    const index_set all = objects_of(some_images, sample_format::classes, etag);
+    const index_set all = objects_of(some_images, class_folders(), etag);
     CHECK(all[1].object_at(0, 1).path == "1.json");
     CHECK(all[1].object_at(0, 1).etag == etag);
     std::string text;
@@ -559,13 +562,13 @@ TEST_CASE("indexes of lines and of objects are written and read; whatever is wro
     CHECK(read_indexes(text, "f") == std::vector<shard_index>(all.begin(), all.end()));
   }
   const shard_index lines = index_of_lines(some_files.at("d/e.txt"));
-  const index_set objects = objects_of(some_images, sample_format::classes, md5);
+  const index_set objects = objects_of(some_images, class_folders(), md5);
   // Its second line, whose offset is the byte at 96, begins in the first one.
   CHECK_THAT(failure_of([text = forged(lines.text(), 96, 3)] {
                std::string_view left = text;
                static_cast<void>(shard_index::read(left, "f"));
              }),
-             Contains("f at byte 96: a line begins before the one before it ends"));
+             Contains("f at byte 96: a record begins before the one before it ends"));
   rng random(1);
   for (const shard_index* index : {&lines, &objects[0], &objects[1]}) {
     const std::string text = index->text();
@@ -604,7 +607,7 @@ TEST_CASE("indexes of lines and of objects are written and read; whatever is wro
         for (std::size_t i = 0; i < other.samples(); ++i) {
           for (std::size_t k = 0; k < other.field_count(i); ++k) {
             static_cast<void>(other.field_at(i, k));
-            if (of_objects(other.format())) static_cast<void>(other.object_at(i, k));
+            if (other.of_objects()) static_cast<void>(other.object_at(i, k));
           }
           static_cast<void>(other.key(i));
         }
@@ -639,7 +642,7 @@ TEST_CASE("an index of a tar is the bytes that it was before there were others")
   add(crc32c(0, golden.data(), golden.size()), 4);
   std::string_view rest = golden;
   const shard_index index = shard_index::read(rest, "f");
-  CHECK(index.format() == sample_format::tar);
+  CHECK(index.format() == "tar");
   CHECK(index.field_at(0, 0).offset == 512);
   CHECK(index.field_at(0, 0).crc == 0x12345678);
   CHECK(index.text() == golden);
@@ -652,8 +655,8 @@ TEST_CASE("lines, tars and classes mix by weights") {
   for (const auto& [name, content] : some_images) store->objects["mem:images/" + name] = content;
   const std::shared_ptr<const storage> from = store;
   test::temporary_folder at;
-  const dataset text(from, "mem:text/", {.index = at.file("t"), .format = sample_format::lines});
-  const dataset images(from, "mem:images/", {.index = at.file("i"), .format = sample_format::classes});
+  const dataset text(from, "mem:text/", {.index = at.file("t"), .format = line_shards()});
+  const dataset images(from, "mem:images/", {.index = at.file("i"), .format = class_folders()});
   const dataset all({{text, 2}, {dataset(from, tars.indexes, {.prefix = "mem:tars/"}), 1}, {images, 1}},
                     {.until = mix_until::last_end});
   epochs_options o = small;
@@ -684,8 +687,8 @@ TEST_CASE("lines and objects of an S3 store are read as the versions that were i
   for (const auto& [name, content] : some_images) server.put("corpus", "images/" + name, content);
   const s3::client s3 = test::checking_client(server);
   test::temporary_folder at;
-  const dataset text(s3, "s3://corpus/text/", {.index = at.file("t"), .format = sample_format::lines, .slice = 2});
-  const dataset images(s3, "s3://corpus/images", {.index = at.file("i"), .format = sample_format::classes});
+  const dataset text(s3, "s3://corpus/text/", {.index = at.file("t"), .format = line_shards(), .slice = 2});
+  const dataset images(s3, "s3://corpus/images", {.index = at.file("i"), .format = class_folders()});
   const auto got = [](const dataset& data) {
     runtime rt;
     std::map<std::uint64_t, std::string> all;
@@ -704,7 +707,7 @@ TEST_CASE("lines and objects of an S3 store are read as the versions that were i
   std::ifstream in(at.path() + "/i", std::ios::binary);
   const std::string index(std::istreambuf_iterator<char>(in), {});
   const auto indexes = std::make_shared<const index_set>(read_indexes(index, "i"));
-  const dataset given(s3, indexes, {.prefix = "s3://corpus/images/"});
+  const dataset given(s3, indexes, {.format = class_folders(), .prefix = "s3://corpus/images/"});
   server.put("corpus", "images/a/y.jpg", std::string("not"));  // of the same size
   CHECK_THAT(failure_of([&] { got(given); }),
              Contains("s3://corpus/images/a/y.jpg") && Contains("another version of this object"));
@@ -719,7 +722,7 @@ TEST_CASE("a local folder of images is a dataset, with the index in it") {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file, std::ios::binary) << content;
   }
-  const dataset data(files(), folder, {.index = folder + "/train.index", .format = sample_format::classes});
+  const dataset data(files(), folder, {.index = folder + "/train.index", .format = class_folders()});
   for (int run = 0; run < 2; ++run) {
     runtime rt;
     std::map<std::uint64_t, std::string> got;

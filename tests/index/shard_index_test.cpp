@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
+#include <millrace/formats/line_shards.hpp>
 #include <millrace/index/shard_index.hpp>
 
 #include <malloc.h>
@@ -22,15 +23,15 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/index/detail/record_index.hpp>
+#include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/detail/little_endian.hpp>
-#include <millrace/index/index_builder.hpp>
-#include <millrace/index/index_shard.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/scanned.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/tar/archives.hpp"
 
@@ -124,19 +125,19 @@ outcome grouped(const std::string& archive) {
   return out;
 }
 
-shard_index indexed(std::shared_ptr<const memory_store> store, index_shard_options options = {},
+shard_index indexed(std::shared_ptr<const memory_store> store, tar_shards_options how = {}, std::size_t part = 4 * MiB,
                     shard object = shard("mem:x.tar")) {
   testing::virtual_loop loop;
-  options.report = false;
-  return block_on(loop, index_shard(std::move(store), std::move(object), "x.tar", options));
+  const index_shard_options options{.part = part, .report = false};
+  return block_on(loop, index_shard(std::move(store), std::move(object), "x.tar", tar_shards(how), options));
 }
-shard_index indexed(const std::string& archive, index_shard_options options = {}) {
-  return indexed(std::make_shared<const memory_store>(archive), options);
+shard_index indexed(const std::string& archive, tar_shards_options how = {}) {
+  return indexed(std::make_shared<const memory_store>(archive), how);
 }
-outcome indexed_outcome(const std::string& archive, index_shard_options options = {}) {
+outcome indexed_outcome(const std::string& archive, tar_shards_options how = {}) {
   outcome out;
   try {
-    const shard_index index = indexed(archive, options);
+    const shard_index index = indexed(archive, how);
     for (std::size_t i = 0; i < index.samples(); ++i) {
       seen one{index.key_hash(i), index.offset(i), {}};
       for (std::size_t k = 0; k < index.field_count(i); ++k) {
@@ -232,15 +233,13 @@ std::string file_of_before(const std::vector<shard_index>& indexes) {
 /// Of a tar of samples of one to four fields, or of a text file.
 shard_index drawn_index(rng& random, const std::string& name, std::size_t samples, bool lines) {
   if (lines) {
-    detail::record_index_builder builder(name, shard("mem:" + name), {}, 1000);
     std::string text;
     for (std::size_t i = 0; i < samples; ++i) {
       text += std::string(static_cast<std::size_t>(random.below(5)), 'x') + '\n';
     }
-    builder.add(text);
-    return builder.finish(text.size(), "\"v1\"");
+    return test::scanned(detail::line_scanner(*line_shards(), name, shard("mem:" + name), 1000), text);
   }
-  index_builder builder(name, name, index_builder::checksums::crc32c);
+  tar_index_builder builder(name, name, tar_index_builder::checksums::crc32c);
   std::uint64_t at = 0;
   const std::uint64_t most = 1 + random.below(4);
   for (std::size_t i = 0; i < samples; ++i) {
@@ -565,7 +564,7 @@ TEST_CASE("large members are hopped over, small ones are streamed") {
     small += test::raw_member({.name = std::to_string(i) + ".jpg"}, std::string(20000, 'i'));
   small += test::end_block();
   store = std::make_shared<const memory_store>(small);
-  const shard_index streamed = indexed(store, {.part = 2 * MiB});
+  const shard_index streamed = indexed(store, {}, 2 * MiB);
   CHECK(streamed.has_checksums());
   CHECK(streamed.samples() == 400);
   CHECK(store->read_bytes == small.size());
@@ -573,11 +572,11 @@ TEST_CASE("large members are hopped over, small ones are streamed") {
 
   // What a request costs decides.
   store = std::make_shared<const memory_store>(small);
-  CHECK_FALSE(indexed(store, {.part = 2 * MiB, .hop = 512, .request_cost = 1000}).has_checksums());
+  CHECK_FALSE(indexed(store, {.hop = 512, .request_cost = 1000}, 2 * MiB).has_checksums());
   CHECK(store->read_bytes < 2 * MiB);
-  CHECK(cost_of_stream(100 * MiB, {}).total(MiB) == 100 * MiB + 25 * MiB);
-  CHECK(cost_of_headers(100 * MiB, 10 * MiB, {}).total(MiB) == 10 * MiB + 10 * 16 * KiB);
-  CHECK(cost_of_headers(100 * MiB, 1, {}).requests == 6400);
+  CHECK(cost_of_stream(100 * MiB, 4 * MiB).total(MiB) == 100 * MiB + 25 * MiB);
+  CHECK(cost_of_headers(100 * MiB, 10 * MiB, 16 * KiB).total(MiB) == 10 * MiB + 10 * 16 * KiB);
+  CHECK(cost_of_headers(100 * MiB, 1, 16 * KiB).requests == 6400);
 }
 
 TEST_CASE("a store without ranges, or one that does not say sizes, is read as a stream") {
@@ -596,8 +595,8 @@ TEST_CASE("a store without ranges, or one that does not say sizes, is read as a 
 
 TEST_CASE("a shard that is not the one that was listed is not indexed") {
   const auto store = std::make_shared<const memory_store>(plain_archive());
-  CHECK_THROWS_AS(indexed(store, {}, shard("mem:x.tar", 77)), changed_error);
-  CHECK_THROWS_AS(indexed(store, {}, shard("mem:x.tar", std::nullopt, "\"v0\"")), changed_error);
+  CHECK_THROWS_AS(indexed(store, {}, 4 * MiB, shard("mem:x.tar", 77)), changed_error);
+  CHECK_THROWS_AS(indexed(store, {}, 4 * MiB, shard("mem:x.tar", std::nullopt, "\"v0\"")), changed_error);
   CHECK_THROWS_AS(indexed(std::string("\x1f\x8b\x08 gzip", 8) + std::string(2000, 'z')), archive_error);
 }
 

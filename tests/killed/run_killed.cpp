@@ -35,8 +35,8 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/formats/index_shard.hpp>
 #include <millrace/index/index_set.hpp>
-#include <millrace/index/index_shard.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/order/epoch_fingerprint.hpp>
 #include <millrace/s3/client.hpp>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Compiled once with the components s3 and tar and once without, by check_linking.py; PART names its function.
+#include <millrace/formats/mds.hpp>
 #include <millrace/index/detail/text_frames.hpp>
-#include <millrace/index/mds.hpp>
 
 #include <cstdio>
 

@@ -27,7 +27,7 @@
 #include <millrace/flow/interleave.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/index/index_shard.hpp>
+#include <millrace/formats/index_shard.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/fetch.hpp>

@@ -25,7 +25,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/index/index_shard.hpp>
+#include <millrace/formats/index_shard.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/order/epoch_fingerprint.hpp>
 #include <millrace/s3/client.hpp>

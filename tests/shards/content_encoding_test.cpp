@@ -19,7 +19,8 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/index_shard.hpp>
+#include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/resident_storage.hpp>
@@ -99,10 +100,9 @@ std::string trained(const std::string& bytes, const std::string& encoding, bool 
 }
 std::string indexed(const std::string& bytes, const std::string& encoding, index_way way) {
   testing::virtual_loop loop;
-  index_shard_options o;
-  o.way = way;
   try {
-    const shard_index made = block_on(loop, index_shard(store_of(bytes, encoding), shard("mem:x"), "x", o));
+    const shard_index made =
+        block_on(loop, index_shard(store_of(bytes, encoding), shard("mem:x"), "x", tar_shards({.way = way})));
     return std::to_string(made.samples());
   } catch (const error& e) {
     return e.what();

@@ -26,7 +26,7 @@ FLOORS = {
     "http": 4, "retry": 4, "tar": 4, "device": 4, "testing": 4, "cache": 4,
     "s3": 5, "cuda": 5,
     "shards": 6, "decode": 6, "records": 6, "order": 6,
-    "index": 7,
+    "index": 7, "formats": 7,
     "train": 8,
     "loader": 9,
 }
@@ -54,7 +54,7 @@ GLOBALS = {
 # The files that look at which components a unit is compiled with: millrace.hpp includes accordingly, image_decoder has
 # other types for each set, and the others declare or define one function (MILLRACE_OTHER_COMPONENT). Anything else that
 # looks at them has another layout or body in each unit.
-COMPONENTS = {"millrace.hpp", "decode/image_decoder.hpp", "decode/image_decoder.ipp", "index/mds.ipp",
+COMPONENTS = {"millrace.hpp", "decode/image_decoder.hpp", "decode/image_decoder.ipp", "formats/mds.ipp",
               "index/detail/text_frames.ipp"}
 
 # The files that may write to standard error: the log's default, the line with which a broken invariant aborts, and the
@@ -71,7 +71,7 @@ CONFINED = {
     r"archive(_entry)?\.h": "tar",
     r"zlib\.h": "tar",
     r"zstd(_errors)?\.h": "tar",
-    r"openssl/": "s3 index testing/s3_server",
+    r"openssl/": "s3 formats testing/s3_server",
     r"expat(_external)?\.h": "s3",
     r"(cuda|cuda_runtime|cuda_runtime_api|driver_types|nvjpeg)\.h|cuda/|nvtx3/": "cuda",
     r"(jpeglib|jerror|turbojpeg|png)\.h": "decode",

@@ -34,6 +34,7 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/formats/line_shards.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/tar/writer.hpp>
@@ -559,12 +560,10 @@ void check_reshard(const tools_under_test& t, mill::s3_server::background& serve
   // With an index in the folder the shard is not read for it once more; one of another version is not believed.
   const std::string text = t.folder + "/text";
   require_said(run(t.reshard + " " + text + " x/ --dry-run"), 0, "1 shard without an index: read once for it");
-  mill::index_shard_options by_reading;
-  by_reading.format = mill::sample_format::lines;
   const auto loop = mill::make_event_loop();
   std::vector<mill::shard_index> indexes;
   indexes.push_back(mill::block_on(
-      *loop, mill::index_shard(mill::files(), mill::shard(text + "/a.jsonl", 13), "a.jsonl", by_reading)));
+      *loop, mill::index_shard(mill::files(), mill::shard(text + "/a.jsonl", 13), "a.jsonl", mill::line_shards())));
   std::string index;
   mill::write_indexes(indexes, index);
   std::ofstream(text + "/millrace.index", std::ios::binary) << index;

@@ -3,7 +3,7 @@
 
 // .npy files and Megatron's .bin and .idx as datasets. The files are written here.
 
-#include <millrace/index/array_shards.hpp>
+#include <millrace/formats/array_shards.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -130,7 +130,9 @@ std::string scanned(const shard_format& format, const std::string& name, const s
   if (size_known) of.size = file.size();
   return failure_of([&] {
     const std::unique_ptr<shard_scanner> scanner = format.scanner("x", of, std::move(metadata));
-    for (std::size_t at = 0; at < file.size(); at += piece) scanner->add(std::string_view(file).substr(at, piece));
+    for (std::size_t at = 0; at < file.size(); at += piece) {
+      scanner->add(bytes::copy(std::string_view(file).substr(at, piece)));
+    }
     const shard_index index = scanner->finish(file.size(), "\"v1\"");
     for (std::size_t i = 0; i < index.samples(); ++i) CHECK(index.end(i) <= file.size());
     if (samples != nullptr) *samples = index.samples();

@@ -21,7 +21,8 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/index/index_shard.hpp>
+#include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/hedged_storage.hpp>
 #include <millrace/shards/resident_storage.hpp>
@@ -31,12 +32,12 @@
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
-#include "tests/train/epochs_data.hpp"
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/checking_client.hpp"
 #include "tests/support/damaging_storage.hpp"
 #include "tests/support/s3_server.hpp"
+#include "tests/train/epochs_data.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -273,11 +274,12 @@ class made {
   std::optional<shard_index> index;
   std::string error;
 };
-made index_over(const std::shared_ptr<const storage>& line, index_shard_options how = {}) {
+made index_over(const std::shared_ptr<const storage>& line, index_shard_options how = {},
+                std::shared_ptr<const shard_format> format = nullptr) {
   testing::virtual_loop loop;
   made out;
   try {
-    out.index = block_on(loop, index_shard(line, shard("mem:100.tar"), "100.tar", how));
+    out.index = block_on(loop, index_shard(line, shard("mem:100.tar"), "100.tar", std::move(format), how));
   } catch (const error& e) {
     out.error = e.what();
   }
@@ -333,9 +335,8 @@ TEST_CASE("an index is made of verified bytes: of a store's checksum, or of two 
 
 TEST_CASE("an index of headers alone is of two readings that agree", "[damaged]") {
   const tar_dataset data({9}, 9000);
-  index_shard_options headers;
-  headers.way = index_way::headers;
-  const shard_index right = *index_over(data.store, headers).index;
+  const auto headers = tar_shards({.way = index_way::headers});
+  const shard_index right = *index_over(data.store, {}, headers).index;
   // A record of a pax header: no checksum is of it, and the key is another.
   std::string content;
   tar::writer out([&](std::string_view piece) { content += piece; });
@@ -344,13 +345,13 @@ TEST_CASE("an index of headers alone is of two readings that agree", "[damaged]"
   out.add(key + ".txt", "5678");
   out.finish();
   data.store->objects["mem:100.tar"] = content;
-  const shard_index named = *index_over(data.store, headers).index;
+  const shard_index named = *index_over(data.store, {}, headers).index;
   REQUIRE(named.samples() == 1);
   for (std::uint64_t byte = 0; byte < content.size(); byte += 7) {
     INFO(byte);
     const auto line = std::make_shared<damaging_storage>(std::make_shared<checked_store>(data));
     line->damage("mem:100.tar", byte);
-    CHECK(index_over(line, headers).index == named);
+    CHECK(index_over(line, {}, headers).index == named);
   }
 }
 

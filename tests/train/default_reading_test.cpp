@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <millrace/base/units.hpp>
-#include <millrace/index/index_builder.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/order/shuffle_quality.hpp>
 #include <millrace/train/detail/reading_estimate.hpp>
@@ -30,7 +30,7 @@ namespace {
 index_set set_of(std::uint64_t bytes, std::uint64_t size) {
   std::vector<shard_index> all;
   for (const char* const name : {"a.tar", "b.tar", "c.tar", "d.tar"}) {
-    index_builder builder(name, name, index_builder::checksums::none);
+    tar_index_builder builder(name, name, tar_index_builder::checksums::none);
     std::uint64_t at = 0;
     for (std::uint64_t i = 0; i < bytes / size / 4; ++i, at += size) {
       tar::entry e;

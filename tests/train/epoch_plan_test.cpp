@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/index/detail/object_index.hpp>
-#include <millrace/index/index_builder.hpp>
+#include <millrace/formats/object_samples.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
@@ -30,7 +30,7 @@ std::shared_ptr<const shard_counts> counted(const std::vector<std::uint64_t>& co
 
 /// An index of samples with one field each, of these sizes.
 shard_index index_of(const std::string& name, const std::vector<std::uint64_t>& sizes) {
-  index_builder builder(name, name, index_builder::checksums::none);
+  tar_index_builder builder(name, name, tar_index_builder::checksums::none);
   std::uint64_t at = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     tar::entry e;
@@ -370,7 +370,7 @@ TEST_CASE("a plan is said in a few lines") {
 }
 
 TEST_CASE("a run advises more tracks than the default ones only where neighbours are known to be alike") {
-  const auto advice = [](sample_format format) {
+  const auto advice = [](std::shared_ptr<const shard_format> format) {
     detail::object_index_builder builder(format, "/d/");
     for (int i = 0; i < 8000; ++i) {
       builder.add(shard("/d/" + std::to_string(i / 1000) + '/' + std::to_string(i) + ".jpg", 103000, "\"v1\""));
@@ -380,8 +380,9 @@ TEST_CASE("a run advises more tracks than the default ones only where neighbours
     how.prefix = "/d/";
     how.batch = 64;
     how.slice = 32;
+    how.format = format;
     return detail::epochs_source(indexes, files(), how).advice();
   };
-  CHECK_THAT(advice(sample_format::classes), Catch::Matchers::Contains("give more .tracks: 64 take .bytes of 545 MB"));
-  CHECK(advice(sample_format::objects).empty());
+  CHECK_THAT(advice(class_folders()), Catch::Matchers::Contains("give more .tracks: 64 take .bytes of 545 MB"));
+  CHECK(advice(object_samples()).empty());
 }

@@ -20,7 +20,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/index/index_shard.hpp>
+#include <millrace/formats/index_shard.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/writer.hpp>

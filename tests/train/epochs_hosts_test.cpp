@@ -17,13 +17,14 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
-#include "tests/train/epochs_data.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/known_hosts.hpp"
+#include "tests/train/epochs_data.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
@@ -300,17 +301,16 @@ TEST_CASE("the making of an index counts among the reads of its store's host, an
   testing::virtual_loop loop;
   test::known_hosts runtime(loop);
   index_shard_options how;
-  how.way = stream ? index_way::stream : index_way::headers;
   how.part = 64 * KiB;
-  how.hop = 512;
+  const auto format = tar_shards({.way = stream ? index_way::stream : index_way::headers, .hop = 512});
   std::size_t reading = 0, left = 0, in_share = 0;
   bool measured = false;
   const auto work = [&]() -> task<void> {
     const coroutine_context here = co_await this_context();
     host_share other(here, "far", usual);
     std::vector<host_share::request> mine;
-    task<shard_index> making = index_shard(std::shared_ptr<const storage>(data.store),
-                                           shard(data.prefix + "100.tar"), "100.tar", how);
+    task<shard_index> making =
+        index_shard(std::shared_ptr<const storage>(data.store), shard(data.prefix + "100.tar"), "100.tar", format, how);
     spawned<shard_index> made(here, std::move(making));
     co_await sleep_for(25ms);
     reading = other.host().in_flight();

@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/index/index_builder.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/order/epoch_state.hpp>
 #include <millrace/order/rank_share.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
-#include "tests/train/epochs_data.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/train/epochs_data.hpp"
 
 using namespace millrace;
 using test::tar_dataset;

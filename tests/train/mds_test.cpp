@@ -3,7 +3,7 @@
 
 // MDS as a dataset. The shards are written here, and by MosaicML's own writer where that is installed.
 
-#include <millrace/index/mds.hpp>
+#include <millrace/formats/mds.hpp>
 
 #include <zstd.h>
 
@@ -311,7 +311,9 @@ TEST_CASE("MDS shards that lie are refused by object, byte and reason, and none 
     if (size_known) of.size = file.size();
     const auto format = mds();
     const std::unique_ptr<shard_scanner> scanner = format->scanner("x", of, nullptr);
-    for (std::size_t at = 0; at < file.size(); at += piece) scanner->add(std::string_view(file).substr(at, piece));
+    for (std::size_t at = 0; at < file.size(); at += piece) {
+      scanner->add(bytes::copy(std::string_view(file).substr(at, piece)));
+    }
     return scanner->finish(file.size(), "\"v1\"");
   };
   const auto refusal = [&](const std::string& file, bool size_known = true, const char* name = "x.mds") {

@@ -4,6 +4,7 @@
 // Lines of text that is compressed by frames of zstd or members of gzip. What is expected is cut by hand from the text
 // before it was compressed.
 
+#include <millrace/formats/line_shards.hpp>
 #include <millrace/index/detail/text_frames.hpp>
 
 #include <zstd.h>
@@ -21,7 +22,6 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
@@ -32,6 +32,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/damaging_storage.hpp"
 #include "tests/support/failure_of.hpp"
+#include "tests/support/scanned.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/record_epochs.hpp"
@@ -118,17 +119,17 @@ seen_samples model_of(const std::map<std::string, std::string>& files, const epo
 
 /// An index whose entries are single frames, however short.
 shard_index index_by_frames(const std::string& name, const std::string& object, std::uint64_t least = 1) {
-  detail::record_index_builder builder(name, shard("mem:d/" + name), std::string_view(object).substr(0, 512), 16 * MiB,
-                                       sample_format::lines, detail::frame_bounds(least));
-  for (std::size_t at = 0; at < object.size(); at += 1000) builder.add(std::string_view(object).substr(at, 1000));
-  return builder.finish(object.size(), "\"v1\"");
+  return test::scanned(
+      detail::line_scanner(*line_shards(), name, shard("mem:d/" + name), 16 * MiB, detail::frame_bounds(least)), object,
+      1000);
 }
 
 dataset with_frames(const std::shared_ptr<const storage>& store, const std::map<std::string, std::string>& objects,
                     std::uint64_t slice) {
   std::vector<shard_index> all;
   for (const auto& [name, content] : objects) all.push_back(index_by_frames(name, content));
-  return dataset(store, std::make_shared<const index_set>(std::move(all)), {.prefix = "mem:d/", .slice = slice});
+  return dataset(store, std::make_shared<const index_set>(std::move(all)),
+                 {.format = line_shards(), .prefix = "mem:d/", .slice = slice});
 }
 
 std::string text_of_lines(std::size_t lines, std::uint64_t seed) {
@@ -239,8 +240,7 @@ TEST_CASE("many lines in frames of every size: the index that a run makes, read 
                            i == 0 ? 300'000 : i == 1 ? 65'280 : 700'000);
   }
   const auto store = store_of(objects);
-  const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
-                     {.index = at.file("i"), .format = sample_format::lines});
+  const dataset data(std::shared_ptr<const storage>(store), "mem:d/", {.index = at.file("i"), .format = line_shards()});
   epochs_options o{.seed = 3, .epochs = 1, .batch = 256};
   o.tracks = 24;
   runtime rt;

@@ -3,6 +3,7 @@
 
 // RecordIO files as a dataset. The files are written by Python, as dmlc/recordio.h and mxnet/recordio.py say.
 
+#include <millrace/formats/recordio_shards.hpp>
 #include <millrace/records/mx_record.hpp>
 
 #include <cstddef>
@@ -22,7 +23,6 @@
 #include <millrace/data/origin.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/index/detail/little_endian.hpp>
-#include <millrace/index/detail/record_index.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -35,6 +35,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/damaging_storage.hpp"
 #include "tests/support/failure_of.hpp"
+#include "tests/support/scanned.hpp"
 #include "tests/tar/tools.hpp"
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/record_epochs.hpp"
@@ -151,16 +152,15 @@ std::string bytes_of(const std::string& digits) {
 shard_index index_of(const std::string& name, const std::string& object, std::size_t piece, bool size_known = true) {
   shard of("mem:d/" + name);
   if (size_known) of.size = object.size();
-  detail::record_index_builder builder(name, of, std::string_view(object).substr(0, 512), 0, sample_format::recordio);
-  for (std::size_t at = 0; at < object.size(); at += piece) builder.add(std::string_view(object).substr(at, piece));
-  return builder.finish(object.size(), "\"v1\"");
+  return test::scanned(detail::recordio_scanner(*recordio_shards(), name, of), object, piece);
 }
 
 dataset dataset_of(const std::shared_ptr<const storage>& store, const std::map<std::string, std::string>& files,
                    std::uint64_t slice) {
   std::vector<shard_index> all;
   for (const auto& [name, content] : files) all.push_back(index_of(name, content, 1000));
-  return dataset(store, std::make_shared<const index_set>(std::move(all)), {.prefix = "mem:d/", .slice = slice});
+  return dataset(store, std::make_shared<const index_set>(std::move(all)), 
+                 {.format = recordio_shards(), .prefix = "mem:d/", .slice = slice});
 }
 
 class files_of_python {
@@ -233,7 +233,7 @@ TEST_CASE("drawn RecordIO files, ranks and bounds, and the index that a run make
                                test::model_of(made.records, o, slice));
     const test::temporary_folder folder;
     const dataset listed(std::shared_ptr<const storage>(store), "mem:d/",
-                         {.index = folder.path() + "/i", .format = sample_format::recordio, .slice = slice});
+                         {.index = folder.path() + "/i", .format = recordio_shards(), .slice = slice});
     CHECK(trained(rt, listed, o).samples == test::model_of(made.records, o, slice));
   }
 }
@@ -283,7 +283,7 @@ TEST_CASE("RecordIO files that are damaged, cut, or none, are refused by object,
   const dataset right = dataset_of(store, files, 4);
   store->objects["mem:d/x"][25] = '?';
   CHECK_THAT(failure_of([&] { static_cast<void>(trained(rt, right, o)); }),
-             Contains("mem:d/x at byte 16, x#1: the CRC32C of field \"record\" is "));
+             Contains("mem:d/x at byte 16, x#1: the CRC32C of the record is "));
 }
 
 TEST_CASE("MXNet's header gives labels, ids and data, and fields of a sample") {

@@ -3,7 +3,7 @@
 
 // TFRecord files as a dataset. The files are written here, by checksums of a table of its own, and by Python.
 
-#include <millrace/index/detail/record_index.hpp>
+#include <millrace/formats/tfrecord_shards.hpp>
 
 #include <zstd.h>
 
@@ -24,9 +24,10 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/line_shards.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/index_set.hpp>
-#include <millrace/index/index_shard.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -39,6 +40,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/damaging_storage.hpp"
 #include "tests/support/failure_of.hpp"
+#include "tests/support/scanned.hpp"
 #include "tests/tar/tools.hpp"
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/record_epochs.hpp"
@@ -104,10 +106,7 @@ std::string zlib_stream(std::string_view text) { return test::gzip_member(text, 
 shard_index index_of(const std::string& object, std::size_t piece = 1000, bool size_known = true) {
   shard of("mem:d/x");
   if (size_known) of.size = object.size();
-  detail::record_index_builder builder("x", of, std::string_view(object).substr(0, 512), 0, sample_format::tfrecord,
-                                       detail::frame_bounds(1));
-  for (std::size_t at = 0; at < object.size(); at += piece) builder.add(std::string_view(object).substr(at, piece));
-  return builder.finish(object.size(), "\"v1\"");
+  return test::scanned(detail::tfrecord_scanner(*tfrecord_shards(), "x", of, detail::frame_bounds(1)), object, piece);
 }
 
 /// The dataset of such files, with an index that is made of them here.
@@ -115,12 +114,10 @@ dataset dataset_of(const std::shared_ptr<const storage>& store, const std::map<s
                    std::uint64_t slice) {
   std::vector<shard_index> all;
   for (const auto& [name, content] : files) {
-    detail::record_index_builder builder(name, shard("mem:d/" + name), std::string_view(content).substr(0, 512), 0,
-                                         sample_format::tfrecord);
-    builder.add(content);
-    all.push_back(builder.finish(content.size(), "\"v1\""));
+    all.push_back(test::scanned(detail::tfrecord_scanner(*tfrecord_shards(), name, shard("mem:d/" + name)), content));
   }
-  return dataset(store, std::make_shared<const index_set>(std::move(all)), {.prefix = "mem:d/", .slice = slice});
+  return dataset(store, std::make_shared<const index_set>(std::move(all)),
+                 {.format = tfrecord_shards(), .prefix = "mem:d/", .slice = slice});
 }
 
 /// The same, with these bounds of frames.
@@ -128,15 +125,14 @@ dataset with_frames(const std::shared_ptr<const storage>& store, const std::map<
                     std::uint64_t slice, detail::frame_bounds frames) {
   std::vector<shard_index> all;
   for (const auto& [name, content] : objects) {
-    detail::record_index_builder builder(name, shard("mem:d/" + name), std::string_view(content).substr(0, 512), 0,
-                                         sample_format::tfrecord, frames);
-    for (std::size_t at = 0; at < content.size(); at += 333) builder.add(std::string_view(content).substr(at, 333));
-    all.push_back(builder.finish(content.size(), "\"v1\""));
+    all.push_back(test::scanned(detail::tfrecord_scanner(*tfrecord_shards(), name, shard("mem:d/" + name), frames),
+                                content, 333));
     const std::string text = all.back().text();
     std::string_view rest = text;
     CHECK(shard_index::read(rest, "x") == all.back());
   }
-  return dataset(store, std::make_shared<const index_set>(std::move(all)), {.prefix = "mem:d/", .slice = slice});
+  return dataset(store, std::make_shared<const index_set>(std::move(all)),
+                 {.format = tfrecord_shards(), .prefix = "mem:d/", .slice = slice});
 }
 
 epochs_options small_training() {
@@ -156,7 +152,7 @@ TEST_CASE("an index of TFRecords has each record's place, length and CRC32C, how
     const shard_index index = index_of(file, 1 + random.below(200), n % 2 == 0);
     REQUIRE(index.samples() == records.size());
     CHECK(index.fields() == records.size());
-    CHECK(index.format() == sample_format::tfrecord);
+    CHECK(index.format() == "tfrecord");
     CHECK_FALSE(index.is_packed());
     std::uint64_t at = 0;
     for (std::size_t i = 0; i < records.size(); ++i) {
@@ -242,7 +238,7 @@ TEST_CASE("the index of TFRecord files that a run makes, and those of Python") {
   runtime rt;
   {
     const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
-                       {.index = index, .format = sample_format::tfrecord, .slice = 32});
+                       {.index = index, .format = tfrecord_shards(), .slice = 32});
     test::part_of_training first = trained(rt, data, o, {}, 7);
     const test::part_of_training rest = trained(rt, data, o, first.state);
     first.samples.insert(rest.samples.begin(), rest.samples.end());
@@ -259,17 +255,16 @@ TEST_CASE("the index of TFRecord files that a run makes, and those of Python") {
     packed[std::to_string(i) + ".tfrecord"] = std::string(std::istreambuf_iterator<char>(in), {});
   }
   const dataset of_packed(std::shared_ptr<const storage>(test::store_of(packed)), "mem:d/",
-                          {.index = folder.path() + "/packed.index", .format = sample_format::tfrecord, .slice = 32});
+                          {.index = folder.path() + "/packed.index", .format = tfrecord_shards(), .slice = 32});
   CHECK((trained(rt, of_packed, o).samples == test::model_of(records, o, 32)));
   // The file is there now, and of this format alone.
   const dataset again(std::shared_ptr<const storage>(store), "mem:d/",
-                      {.index = index, .format = sample_format::tfrecord, .slice = 32});
+                      {.index = index, .format = tfrecord_shards(), .slice = 32});
   CHECK(again.samples() == 1500U);
   CHECK((trained(rt, again, o).samples == test::model_of(records, o, 32)));
-  const dataset lines(std::shared_ptr<const storage>(store), "mem:d/",
-                      {.index = index, .format = sample_format::lines});
+  const dataset lines(std::shared_ptr<const storage>(store), "mem:d/", {.index = index, .format = line_shards()});
   CHECK_THAT(failure_of([&] { static_cast<void>(lines.samples()); }),
-             Contains("the index is of sample_format::tfrecord, and dataset_options::format is lines"));
+             Contains("the index is of tfrecord, and dataset_options::format is lines"));
 }
 
 TEST_CASE("TFRecord files that are damaged, cut, or none, are refused by object, record and byte") {
@@ -302,7 +297,7 @@ TEST_CASE("TFRecord files that are damaged, cut, or none, are refused by object,
   CHECK_THAT(refusal(file.substr(0, third + 100), false),
              Contains("mem:d/x at byte 37: the object ends in the middle of record 2: 100 bytes of it are there"));
   CHECK_THAT(refusal(file.substr(0, third + 100)),
-             Contains("mem:d/x at byte 37: record 2 ends at byte 353, by its length, and the object at byte 137"));
+             Contains("mem:d/x at byte 37: record 2 ends at byte 353, by its length, and the object ends at byte 137"));
   // A length that was forged, with the right checksum.
   std::string length;
   detail::append_le(length, std::uint64_t{1} << 40, 8);
@@ -337,9 +332,7 @@ TEST_CASE("a TFRecord file is verified by its own checksums: it is read once, an
   const auto line = std::make_shared<test::damaging_storage>(store);  // over_network()
   const auto made = [&] {
     testing::virtual_loop loop;
-    index_shard_options how;
-    how.format = sample_format::tfrecord;
-    return block_on(loop, index_shard(std::shared_ptr<const storage>(line), shard("mem:d/x"), "x", how));
+    return block_on(loop, index_shard(std::shared_ptr<const storage>(line), shard("mem:d/x"), "x", tfrecord_shards()));
   };
   const shard_index wanted = made();
   CHECK(wanted == index_of(file));
@@ -375,7 +368,7 @@ TEST_CASE("a record that is damaged when it is read is an error with its place; 
   std::string& object = store->objects["mem:d/x"];
   object[400] = 's';  // it is so in the store
   CHECK_THAT(failure_of([&] { static_cast<void>(trained(rt, dataset_of(store, files, 4), o)); }),
-             Contains("mem:d/x at byte 55, x#2: the CRC32C of field \"record\" is ") && Contains(" as in the index"));
+             Contains("mem:d/x at byte 55, x#2: the CRC32C of the record is ") && Contains(" as in the index"));
 }
 
 TEST_CASE("an index of TFRecords with other bytes is refused, or is another one") {
@@ -394,9 +387,9 @@ TEST_CASE("an index of TFRecords with other bytes is refused, or is another one"
       try {
         const shard_index read = shard_index::read(rest, "x");
         if (read == index) FAIL("byte " << at << " says nothing");
-        if (read.format() != sample_format::tfrecord) continue;
+        if (read.format() != "tfrecord") continue;
         for (std::size_t i = 0; i < read.samples(); ++i) {
-          if (read.offset(i) < 12 || read.end(i) < read.offset(i) || read.end(i) + 4 > read.object_size()) {
+          if (read.end(i) < read.offset(i) || read.end(i) > read.object_size()) {
             FAIL("a record outside of the object");
           }
         }
@@ -518,7 +511,7 @@ TEST_CASE("TFRecord files of one member of more than 16 MiB are a dataset by the
   runtime rt;
   const test::temporary_folder folder;
   const dataset data(std::shared_ptr<const storage>(store), "mem:d/",
-                     {.index = folder.path() + "/train.index", .format = sample_format::tfrecord});
+                     {.index = folder.path() + "/train.index", .format = tfrecord_shards()});
   std::multiset<std::string> wanted;
   std::multiset<std::string> got;
   for (const auto& [name, its] : records) {
@@ -534,10 +527,7 @@ TEST_CASE("frames of TFRecords that are too large to be read together are refuse
   const std::string small = file_of({"one", "two", "three"});
   const auto object = gzip_of(small) + gzip_of(small);
   const auto made = [&](detail::frame_bounds bounds) {
-    detail::record_index_builder builder("x", shard("mem:d/x"), object.substr(0, 512), 0, sample_format::tfrecord,
-                                         bounds);
-    builder.add(object);
-    return builder.finish(object.size(), "\"v1\"");
+    return test::scanned(detail::tfrecord_scanner(*tfrecord_shards(), "x", shard("mem:d/x"), bounds), object);
   };
   CHECK(made(detail::frame_bounds(1, 30, 60)).groups() == 2);
   CHECK_THAT(failure_of([&] { made(detail::frame_bounds(1, 30, 40)); }),
@@ -558,8 +548,8 @@ TEST_CASE("frames of TFRecords that are too large to be read together are refuse
       });
     };
     CHECK_THAT(run_of(4 * MiB), Contains("mem:d/x at byte 0: the group's 5242960 bytes are more than the 4194304 of "
-                                          "the run's memory budget: records are read with all of their frame; unpack "
-                                          "the object, or write it as frames of some MiB"));
+                                         "the run's memory budget: samples of a group are unpacked together; unpack "
+                                         "the object, or write smaller groups or frames"));
     CHECK(run_of(0) == "no error");
   }
   // An index of groups is read as it was written, and the flag is of compressed records alone.

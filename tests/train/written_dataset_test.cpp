@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/index/index_shard.hpp>
+#include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/index/write_shards.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -30,8 +31,9 @@ TEST_CASE("a dataset takes the index beside the shards of a store, which is the 
   REQUIRE(indexes.size() == shards.size());
   const auto loop = make_event_loop();
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    const shard_index read = block_on(*loop, index_shard(s3::as_storage(c), shard(shards[i].url),
-                                                         shards[i].url.substr(7), {.way = index_way::stream}));
+    const shard_index read =
+        block_on(*loop, index_shard(s3::as_storage(c), shard(shards[i].url), shards[i].url.substr(7),
+                                    tar_shards({.way = index_way::stream})));
     CHECK((read == indexes[i]));
     CHECK(read.has_checksums());
   }

@@ -23,7 +23,8 @@
 #include <millrace/flow/flat_map.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/index/mds.hpp>
+#include <millrace/formats/mds.hpp>
+#include <millrace/formats/object_samples.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/train/dataset.hpp>
@@ -141,7 +142,7 @@ void train_and_validate(mill::runtime& rt, const mill::dataset& corpus, const mi
 // begin folder
 void train_on_folder(mill::runtime& rt, const std::string& folder, mill::rank mine, seen& m) {
   const mill::dataset images(mill::files(), folder,
-                             {.index = folder + "/train.index", .format = mill::sample_format::classes});
+                             {.index = folder + "/train.index", .format = mill::class_folders()});
   auto run = rt.run(mill::epochs(images, {.seed = 7, .batch = 4, .rank = mine}) | mill::batch());
   for (const std::vector<mill::sample>& batch : run) train_step(m, batch);  // s["jpg"], s["cls"]
 }
@@ -270,7 +271,7 @@ TEST_CASE("guide: every image of a folder is trained on once, by one of two rank
   ranks[0].keys.insert(ranks[1].keys.begin(), ranks[1].keys.end());
   CHECK(ranks[0].keys == wanted);
   const mill::dataset images(mill::files(), folder,
-                             {.index = folder + "/train.index", .format = mill::sample_format::classes});
+                             {.index = folder + "/train.index", .format = mill::class_folders()});
   CHECK(images.classes() == std::vector<std::string>{"cat", "cat-like", "dog"});
   for (const mill::sample& s : rt.run(mill::epochs(images, {}))) {
     CHECK(images.classes()[std::stoul(std::string(s["cls"].view()))] == s["jpg"].view());

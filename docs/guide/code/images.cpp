@@ -93,7 +93,7 @@ auto training_on(const mill::dataset& photos, mill::rank mine, std::string saved
 // begin tfrecord
 auto training_on_records(const std::string& folder, mill::rank mine, std::string saved) {
   const mill::dataset records(mill::files(), folder + "/imagenet-train",  // all files whose names begin so
-                              {.index = folder + "/train.index", .format = mill::sample_format::tfrecord});
+                              {.index = folder + "/train.index", .format = mill::tfrecord_shards()});
   return mill::epochs(records, {.seed = 7, .epochs = 2, .batch = 4, .rank = mine}, std::move(saved)) |
          mill::map(mill::tf_fields({"image/encoded", "image/class/label"})) |
          mill::decode_images({.height = 32, .width = 32, .field = "image/encoded", .label = "image/class/label"}) |

@@ -19,7 +19,7 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/shuffle.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/index_builder.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/order/epoch_fingerprint.hpp>
@@ -36,9 +36,9 @@
 #include <millrace/train/epoch_plan.hpp>
 #include <millrace/train/shard_epochs.hpp>
 
+#include "tests/support/catch.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
-#include "tests/support/catch.hpp"
 
 namespace mill = millrace;
 
@@ -173,7 +173,7 @@ TEST_CASE("the guide's mix takes three of four from the first source", "[guide]"
 TEST_CASE("the guide's samples are all read, each by one of the ranks", "[guide]") {
   std::vector<mill::shard_index> indexes;
   for (int shard = 0; shard < 3; ++shard) {
-    mill::index_builder builder(std::to_string(shard), "x.tar", mill::index_builder::checksums::none);
+    mill::tar_index_builder builder(std::to_string(shard), "x.tar", mill::tar_index_builder::checksums::none);
     for (std::uint64_t i = 0; i < 100; ++i) {
       mill::tar::entry e;
       e.name = std::to_string(i) + ".jpg";

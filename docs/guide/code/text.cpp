@@ -28,8 +28,8 @@
 #include <millrace/decode/json_reader.hpp>
 #endif
 
-#include "tests/train/rank_threads.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/train/rank_threads.hpp"
 
 namespace mill = millrace;
 
@@ -62,8 +62,7 @@ struct document {
 /// JSONL -> sequences of 64 tokens, on this rank; as many steps on all of them. `saved`: this rank's state, or empty.
 void train_on_lines(mill::runtime& rt, const std::string& folder, const mill::rank_group& ranks, std::string saved,
                     std::size_t most, model& m) {
-  const mill::dataset corpus(mill::files(), folder,
-                             {.index = folder + "/text.index", .format = mill::sample_format::lines});
+  const mill::dataset corpus(mill::files(), folder, {.index = folder + "/text.index", .format = mill::line_shards()});
   mill::json_reader<document> read;
   read.member("text", &document::text).member("quality", &document::quality);
   const auto encoded = [read](mill::sample s) {

@@ -55,7 +55,7 @@ class index_set {
   /// The order_options::slice that fits these samples; see slice_for().
   std::uint64_t slice(std::uint64_t most_bytes = 2 * MiB) const noexcept {
     // An object is a request, whichever is read next; of rows in memory nothing is read.
-    if (of_objects(format()) || in_memory()) return 1;
+    if (of_objects() || in_memory()) return 1;
     const std::uint64_t fits = slice_for(samples(), sample_bytes_, most_bytes);
     // What is unpacked together is best used together.
     return by_groups() ? std::min<std::uint64_t>(largest_group_, 1 << 24)
@@ -81,17 +81,17 @@ class index_set {
   std::uint64_t slice_in_mix(std::uint64_t asked) const noexcept {
     return asked != 0 ? asked : slice(slice_bytes_unsaid);
   }
-  /// Of all shards; of none: tar.
-  sample_format format() const noexcept { return indexes_->empty() ? sample_format::tar : indexes_->front().format(); }
+  /// True if objects are the samples, or parts of them.
+  bool of_objects() const noexcept { return !indexes_->empty() && indexes_->front().of_objects(); }
+  /// True if the samples are rows of arrays.
+  bool of_arrays() const noexcept { return !indexes_->empty() && indexes_->front().row_arrays() != nullptr; }
 
   /// Whether any of them has checksums of its samples.
   bool has_checksums() const noexcept {
     return std::any_of(begin(), end(), [](const shard_index& index) { return index.has_checksums(); });
   }
   /// Whether the samples are rows of arrays in memory, of which nothing is read.
-  bool in_memory() const noexcept {
-    return format() == sample_format::arrays && !indexes_->front().has_mapped_rows();
-  }
+  bool in_memory() const noexcept { return of_arrays() && !indexes_->front().has_mapped_rows(); }
 
   /// 128 bits of all indexes, and of the selection: whether two runs, or two ranks, have the same data. See
   /// shard_index::digest().
@@ -123,15 +123,9 @@ inline index_set::index_set(std::vector<shard_index> indexes) {
     if (i > 0 && indexes[i - 1].name() == index.name()) {
       throw index_error("two indexes are of one shard", where{index.name(), std::nullopt, {}});
     }
-    if (index.format() != indexes.front().format()) {
-      throw index_error(std::string("an index is of ") + format_name(index.format()) + ", and that of " +
-                            indexes.front().name() + " of " + format_name(indexes.front().format()),
-                        where{index.name(), std::nullopt, {}});
-    }
-    if (index.format_text() != indexes.front().format_text() || index.settings() != indexes.front().settings()) {
-      throw index_error("an index is of " + index.format_text() + " (" + index.settings() + "), and that of " +
-                            indexes.front().name() + " of " + indexes.front().format_text() + " (" +
-                            indexes.front().settings() + ')',
+    if (!index.is_of(indexes.front().format(), indexes.front().settings())) {
+      throw index_error("an index is of " + index.shown_format() + ", and that of " + indexes.front().name() + " of " +
+                            indexes.front().shown_format(),
                         where{index.name(), std::nullopt, {}});
     }
     counts.push_back(index.samples());
@@ -139,13 +133,8 @@ inline index_set::index_set(std::vector<shard_index> indexes) {
     sample_bytes_ += index.sample_bytes();
   }
   std::vector<std::uint64_t> groups;
-  // Of records some shards may be compressed by large frames and others not: those are read by slices of theirs.
-  const bool described = !indexes.empty() && indexes.front().format() == sample_format::described;
-  const auto has_groups = [](const shard_index& i) { return i.has_groups(); };
-  const bool grouped =
-      std::any_of(indexes.begin(), indexes.end(), has_groups) &&
-      (!described || std::all_of(indexes.begin(), indexes.end(),
-                                 [](const shard_index& i) { return i.has_groups() || i.samples() == 0; }));
+  // Some shards may be compressed by large frames and others not: those are read by slices of theirs.
+  const bool grouped = std::any_of(indexes.begin(), indexes.end(), [](const shard_index& i) { return i.has_groups(); });
   std::uint64_t samples = 0;
   for (const std::uint64_t n : counts) samples += n;
   for (const shard_index& index : indexes) {

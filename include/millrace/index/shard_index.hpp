@@ -17,7 +17,6 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/detail/text_frames.hpp>
-#include <millrace/index/sample_format.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
 
@@ -39,30 +38,32 @@ inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::te
 class arrays;
 
 namespace detail {
-class array_index;
 class index_bytes;
 class index_file_reader;
-class record_index_builder;
-class object_index_builder;
 }  // namespace detail
 class sample_index_builder;
 
-/// What a shard holds, without its bytes (sample_format):
+/// How the rows of an index say where samples lie.
+enum class row_layout : unsigned char {
+  /// A sample is a range of the object, and so is each of its named fields, with a checksum of its own (tar). Keys are
+  /// known by their hashes. 16 bytes a sample and 16 a field in the file, 24 and 24 in memory where it is made.
+  fields,
+  /// A sample is a range of the object with one checksum, whose fields its format makes. 16 bytes a sample in the file
+  /// and in memory where it is made. Compressed objects have places in their text, which is what they are unpacked to,
+  /// and 16 bytes for each frame or group of frames.
+  records,
+  /// A field is an object of its own: its path, ETag and size. 2 bytes a sample and 11 an object in the file, 4 and 19
+  /// in memory, and the path and the ETag (16 bytes where it is an MD5).
+  objects,
+  /// A sample is a row of arrays in memory or in mapped files. There is no file of such an index.
+  arrays,
+};
+
+/// The samples of a shard, without their bytes: rows of {place, size, checksum, key}, groups that are unpacked
+/// together, and what the shard's format has written down. It knows formats by their names alone. With it a sample is
+/// read by one ranged GET, and verified before it is delivered. A sample_index_builder makes one.
 ///
-/// - A plain tar: of each sample the hash of its key and where it begins, of each field its extension, place, length
-///   and checksum. With it a sample is read by one ranged GET, and verified before it is delivered. Samples and fields
-///   are those of group_samples(), in its order. An index_builder makes one. 16 bytes a sample and 16 a field in the
-///   file, 24 and 24 in memory where it is made, and the texts.
-/// - A text file or one of records: of each line or record its place, length and checksum. 16 bytes a line in the file
-///   and in memory where it is made. index_shard() makes one. Where it is compressed, places and lengths are those of
-///   what it is unpacked to, its text, and there are 16 bytes for each frame, or for neighbouring ones with less than
-///   256 KiB of text, in the file and in memory.
-/// - Objects that are samples: of each its path, ETag and size. 2 bytes a sample and 11 an object in the file, 4 and 19
-///   in memory, and the path and the ETag (16 bytes where it is an MD5). A dataset makes one of a listing.
-///
-/// - Rows of arrays: how many there are, and where the arrays are. A dataset makes one; it has no file.
-///
-/// What it says of a tar, a text file or one of records is of one version of the object: check() compares.
+/// An index of ranges is of one version of the object: check() compares.
 ///
 /// Of open_indexes(), the rows of all but objects and arrays stay in the file, and in memory there are 12 bytes for 256
 /// samples. What asks for a row then reads those of its 256 samples, checks their CRC32C and throws an index_error that
@@ -72,12 +73,13 @@ class sample_index_builder;
 /// The file (write(), read()), all numbers unsigned and little-endian:
 ///
 ///     byte  0   8 bytes  "mrindex" and a line feed
-///           8   4        version: 1, of a tar; 3, of compressed text or records; 4, of a shard_format; 2, of the
-///                        others
+///           8   4        version: 1, of the format tar; 3, of lines, tfrecord or recordio with frames; 2, of others
+///                        that have a number; 4, of those that have a name
 ///          12   4        flags: bit 0 checksums are there, bit 1 hashes of keys are there (of all but tars: keys are
 ///                        known), bit 2 samples' offsets are those of their headers (else of their first body less
 ///                        512), bit 3 frames are groups (has_groups(); of version 3), bits 8 to 15, from version 2 on,
-///                        the sample_format; the others 0
+///                        the format's number: 1 lines, 2 objects, 3 classes, 4 folders, 6 tfrecord, 7 recordio,
+///                        8 it has a name; the others 0
 ///          16   8        length of this index in bytes, all of it
 ///          24   8        length of the object
 ///          32   8        S: samples
@@ -89,15 +91,13 @@ class sample_index_builder;
 ///                        object, 8 where its text begins. In version 4 the first two extensions are the format's name
 ///                        and its settings, the others the description of the shard, in parts of 65,535 bytes; frames
 ///                        may follow them
-///             of a tar:
+///             of fields:
 ///               16 S     each sample: 8 bytes hash of the key (0: unknown); 6 bytes offset of its first header / 512;
 ///                        2 bytes number of fields
 ///               16 F     each field, sample by sample: 4 bytes (offset of its body - offset of the sample) / 512;
 ///                        4 bytes CRC32C of the body (0: unknown); 5 bytes its length; 3 bytes number of its extension
-///             of lines, of records and of a shard_format (F = S):
-///               16 S     each line: 6 bytes its offset; 6 bytes its length without the line end; 4 bytes its CRC32C.
-///                        Of a TFRecord those of its data, of RecordIO those of all of its parts with their heads, but
-///                        not of what pads the last one
+///             of records (F = S):
+///               16 S     each sample: 6 bytes its offset; 6 bytes its length; 4 bytes its CRC32C
 ///             of objects:
 ///               2 S      each sample: number of its objects
 ///               8 F      each object: 5 bytes its length; 3 bytes number of its extension
@@ -129,34 +129,37 @@ class shard_index {
 
   /// Of the shard, as who made the index calls it; of objects: their folder's, without the slash at its end.
   const std::string& name() const noexcept { return name_; }
-  sample_format format() const noexcept { return format_; }
-  /// Of a shard_format: its name, its settings, and what it has written of this shard. Else empty.
-  std::string format_text() const { return text_of_format(0); }
-  std::string settings() const { return text_of_format(1); }
-  std::string description() const;
-  /// Whether it is of that format, of the same settings: by index/shard_format.hpp.
-  bool is_of(const dataset_format& format) const;
+  row_layout layout() const noexcept { return layout_; }
+  /// The name of its shard_format ("tar", "lines"), the settings of that, and what it has written of this shard.
+  const std::string& format() const noexcept { return format_; }
+  const std::string& settings() const noexcept { return settings_; }
+  const std::string& description() const noexcept { return description_; }
+  /// True if the format has this name and these settings.
+  bool is_of(std::string_view format, std::string_view settings) const noexcept {
+    return format_ == format && settings_ == settings;
+  }
+  /// The format's name with its settings, for messages.
+  std::string shown_format() const { return settings_.empty() ? format_ : format_ + " (" + settings_ + ')'; }
   const std::string& etag() const noexcept {
     return etag_;
   }  ///< of the object that was read; empty: the store has none
   std::uint64_t object_size() const noexcept { return object_size_; }
   std::size_t samples() const noexcept {
     if (paged_ != nullptr) return paged_->samples;
-    if (format_ == sample_format::tar) return rows_.samples.size();
+    if (has_fields()) return rows_.samples.size();
     return has_records() ? rows_.records.size() : is_arrays() ? array_rows_ : firsts_.size();
   }
   std::size_t fields() const noexcept {
     if (paged_ != nullptr) return paged_->fields;
-    if (format_ == sample_format::tar) return rows_.fields.size();
+    if (has_fields()) return rows_.fields.size();
     return has_records() ? rows_.records.size() : is_arrays() ? array_rows_ * rows_.fields.size() : objects_.size();
   }
   /// Of compressed text: the frames that have bytes [begin, end) of the text, where end is not 0.
   detail::frame_range frames_of(std::uint64_t begin, std::uint64_t end) const noexcept;
   /// Whether it is of compressed text: then offsets are those of the text.
   bool is_packed() const noexcept { return !frames_.empty(); }
-  /// Whether its samples are unpacked by groups: those of a shard_format, or records in frames that are too large to be
-  /// unpacked for each (sample_format::tfrecord).
-  bool has_groups() const noexcept { return groups() != 0 && (is_described() || (flags_ & in_groups) != 0); }
+  /// True if samples are unpacked by groups: frames that are not groups are unpacked for each slice.
+  bool has_groups() const noexcept { return groups() != 0 && (flags_ & in_groups) != 0; }
   /// How many groups there are, that of a sample that begins at this byte of the text, and what group `g` takes in the
   /// object and in the text.
   std::size_t groups() const noexcept { return is_packed() ? frames_.size() / 2 - 1 : 0; }
@@ -174,13 +177,15 @@ class shard_index {
   /// Whether offset() is a place where a tar::reader may begin: not in DALI's indexes.
   bool has_headers() const noexcept { return (flags_ & with_headers) != 0; }
 
+  bool of_objects() const noexcept { return layout_ == row_layout::objects; }
+
   /// The rows of some neighbouring samples, of all but objects and arrays, kept in memory as long as this lives. The
   /// index must outlive it and stay where it is. A sample is named by its number in the shard.
   class rows {
    public:
     rows() = default;
     bool has(std::size_t sample) const noexcept { return sample - first_ < count_; }
-    // As shard_index's functions of these names; has(sample) must hold. key_hash() is that of a tar.
+    // As shard_index's functions of these names; has(sample) must hold. key_hash() is that of row_layout::fields.
     std::uint64_t key_hash(std::size_t sample) const noexcept { return table_->samples[sample - first_].key; }
     std::uint64_t offset(std::size_t sample) const noexcept;
     std::uint64_t end(std::size_t sample) const noexcept;
@@ -199,7 +204,7 @@ class shard_index {
     const std::string* extensions_ = nullptr;
     std::size_t first_ = 0;
     std::size_t count_ = 0;
-    std::string_view record_;  // what the field of a line or record is called; empty: of a tar
+    bool records_ = false;
   };
   /// Those that `sample`, which must be below samples(), is among: faster than the functions below for several of them.
   /// Of objects and of arrays: none.
@@ -210,22 +215,22 @@ class shard_index {
   }
 
   std::uint64_t key_hash(std::size_t sample) const {
-    return format_ == sample_format::tar ? rows_of(sample).key_hash(sample) : millrace::key_hash(key(sample));
+    return has_fields() ? rows_of(sample).key_hash(sample) : millrace::key_hash(key(sample));
   }
-  /// The sample's key; of a tar empty, as it is only known by its hash. Of a line or record: the name, `#` and its
+  /// The sample's key; of row_layout::fields empty, as it is only known by its hash. Of a record: the name, `#` and its
   /// number. Of a row of arrays: its number.
   std::string key(std::size_t sample) const;
-  /// Of the sample's first header, of the line, of a TFRecord's data, or of a record's first part. Of objects: 0. Of a
-  /// row of arrays: the bytes of those before it.
+  /// Of the sample's first byte: of a member's header, or of the record. Of objects: 0. Of a row of arrays: the bytes
+  /// of those before it.
   std::uint64_t offset(std::size_t sample) const {
     if (is_arrays()) return sample * array_row_bytes();
-    return of_objects(format_) ? 0 : rows_of(sample).offset(sample);
+    return of_objects() ? 0 : rows_of(sample).offset(sample);
   }
   /// The byte after the last one of its last field. A GET requests [offset, end). Of objects: the bytes of all.
   std::uint64_t end(std::size_t sample) const;
   std::size_t field_count(std::size_t sample) const {
     if (is_arrays()) return rows_.fields.size();
-    if (!of_objects(format_)) return rows_of(sample).field_count(sample);
+    if (!of_objects()) return rows_of(sample).field_count(sample);
     return (sample + 1 < firsts_.size() ? firsts_[sample + 1] : objects_.size()) - firsts_[sample];
   }
   /// Field `i` of a sample, in the order of the archive.
@@ -249,7 +254,7 @@ class shard_index {
   void write(std::string& out) const;
   /// How many bytes write() appends.
   std::uint64_t file_bytes() const noexcept {
-    if (of_objects(format_)) return rows_begin() + 2 * firsts_.size() + 8 * objects_.size() + paths_.size() + 4;
+    if (of_objects()) return rows_begin() + 2 * firsts_.size() + 8 * objects_.size() + paths_.size() + 4;
     return rows_begin() + 16 * (samples() + (has_records() ? 0 : fields())) + 4;
   }
   std::string text() const {
@@ -265,12 +270,8 @@ class shard_index {
   friend bool operator==(const shard_index& a, const shard_index& b) { return a.is_like(b); }
 
  private:
-  friend class index_builder;
   friend class index_file_head;
-  friend detail::array_index;
   friend detail::index_file_reader;
-  friend detail::record_index_builder;
-  friend detail::object_index_builder;
   friend sample_index_builder;
   static constexpr std::uint32_t with_checksums = 1;
   static constexpr std::uint32_t with_keys = 2;
@@ -280,21 +281,47 @@ class shard_index {
   static constexpr std::size_t head_bytes = 64;
   static constexpr std::string_view magic = "mrindex\n";
   static constexpr std::size_t packed_etag = 255;
-  static constexpr std::size_t tfrecord_head = 12;  // bytes before a record's data
-  static constexpr std::size_t tfrecord_tail = 4;   // and after them
-  static constexpr std::size_t recordio_head = 8;   // of each part; it is in the record's row
 
-  bool has_records() const noexcept { return of_records(format_); }
-  bool is_described() const noexcept { return format_ == sample_format::described; }
-  std::string text_of_format(std::size_t i) const {
-    return is_described() && i < extensions_.size() ? extensions_[i] : std::string();
+  /// Formats that files have numbers for, and the layout of their rows. All others have names, and records.
+  struct numbered {
+    unsigned number;
+    std::string_view name;
+    row_layout layout;
+  };
+  static constexpr unsigned has_name = 8;
+  static constexpr numbered formats[] = {
+      {0, "tar", row_layout::fields},       {1, "lines", row_layout::records},    {2, "objects", row_layout::objects},
+      {3, "classes", row_layout::objects},  {4, "folders", row_layout::objects},  {5, "arrays", row_layout::arrays},
+      {6, "tfrecord", row_layout::records}, {7, "recordio", row_layout::records}, {has_name, "", row_layout::records}};
+  static constexpr const numbered& numbered_of(std::string_view name) noexcept {
+    for (const numbered& f : formats) {
+      if (f.name == name) return f;
+    }
+    return formats[has_name];
   }
-  /// Empty: samples are no records.
-  std::string_view record_field() const noexcept {
-    return format_ == sample_format::lines ? "line" : has_records() ? "record" : std::string_view();
+  /// The one in its file: a format of settings has no number.
+  unsigned number() const noexcept {
+    return settings_.empty() && description_.empty() ? numbered_of(format_).number : has_name;
   }
+  bool has_records() const noexcept { return layout_ == row_layout::records; }
+  bool has_fields() const noexcept { return layout_ == row_layout::fields; }
   std::uint64_t text_size() const noexcept { return is_packed() ? frames_.back() : object_size_; }
-  bool is_arrays() const noexcept { return format_ == sample_format::arrays; }
+  bool is_arrays() const noexcept { return layout_ == row_layout::arrays; }
+  /// The file's flags: in those of a named format, groups follow from frames.
+  std::uint32_t file_flags() const noexcept { return number() == has_name ? flags_ & ~in_groups : flags_; }
+  /// Calls `f` with each of the extensions in the file: of a named format its texts.
+  template <class F>
+  void each_extension(const F& f) const {
+    if (number() != has_name) {
+      for (const std::string& e : extensions_) f(std::string_view(e));
+      return;
+    }
+    f(std::string_view(format_));
+    f(std::string_view(settings_));
+    for (std::size_t at = 0; at < description_.size(); at += 65535) {
+      f(std::string_view(description_).substr(at, 65535));
+    }
+  }
   std::uint64_t array_row_bytes() const noexcept {
     return rows_.fields.empty() ? 0 : rows_.fields.back().offset + rows_.fields.back().size;
   }
@@ -319,9 +346,9 @@ class shard_index {
     friend bool operator==(const record_row&, const record_row&) = default;
   };
   struct table {
-    std::vector<sample_row> samples;  // of a tar
+    std::vector<sample_row> samples;  // of row_layout::fields
     std::vector<field_row> fields;
-    std::vector<record_row> records;  // of lines and records
+    std::vector<record_row> records;
     friend bool operator==(const table&, const table&) = default;
   };
   // Of an index whose rows stay in its file: blocks of so many samples are read by need.
@@ -335,7 +362,7 @@ class shard_index {
     hash128 digest;
     std::size_t block = block_samples;
     std::vector<std::uint32_t> sums;    // CRC32C of each block's rows
-    std::vector<std::uint64_t> firsts;  // of a tar: each block's first field
+    std::vector<std::uint64_t> firsts;  // of row_layout::fields: each block's first field
   };
   struct object_row {
     std::uint32_t path = 0;  // where it is in paths_
@@ -350,7 +377,7 @@ class shard_index {
   }
   std::size_t extension_bytes() const noexcept {
     std::size_t bytes = 0;
-    for (const std::string& e : extensions_) bytes += 2 + e.size();
+    each_extension([&](std::string_view e) { bytes += 2 + e.size(); });
     return bytes + 8 * frames_.size();
   }
   std::size_t rows_begin() const noexcept {
@@ -361,7 +388,7 @@ class shard_index {
   void ask_for(std::size_t first, std::size_t count) const noexcept;
   /// In an index_file_head.
   std::uint64_t entry_bytes() const noexcept {
-    const std::uint64_t blocks = of_objects(format_) ? 0 : (samples() + block_samples - 1) / block_samples;
+    const std::uint64_t blocks = of_objects() ? 0 : (samples() + block_samples - 1) / block_samples;
     return 32 + rows_begin() + blocks * (has_records() ? 4 : 12);
   }
 
@@ -371,7 +398,10 @@ class shard_index {
   std::uint32_t flags_ = 0;
   std::vector<std::string> extensions_;
   std::vector<std::uint64_t> frames_;  // of compressed text, as in the file
-  sample_format format_ = sample_format::tar;
+  row_layout layout_ = row_layout::fields;
+  std::string format_ = "tar";
+  std::string settings_;
+  std::string description_;
   table rows_;                           // of all but objects; of arrays the fields of the first one
   std::shared_ptr<const paged> paged_;   // or this
   std::vector<std::uint32_t> firsts_;    // of objects: each sample's first one
@@ -398,9 +428,9 @@ class shard_index {
 ///                          8        shard_index::sample_bytes()
 ///                          16       shard_index::digest(), the high half first
 ///                                   its own bytes up to its rows
-///                                   of each B samples of a tar: 8 bytes number of their first field; 4 bytes CRC32C
+///                                   of each B samples with fields: 8 bytes number of their first field; 4 bytes CRC32C
 ///                                   of their rows, and on over those of their fields
-///                                   of each B lines or records: 4 bytes CRC32C of their rows
+///                                   of each B records: 4 bytes CRC32C of their rows
 ///
 /// Version 1, which is read, too, has bytes 0 to 31 alone.
 class index_file_head {
@@ -485,28 +515,28 @@ std::vector<shard_index> open_index_text(std::shared_ptr<const std::string> text
 
 inline std::uint64_t shard_index::rows::offset(std::size_t sample) const noexcept {
   const std::size_t row = sample - first_;
-  return !record_.empty() ? table_->records[row].offset : table_->samples[row].offset;
+  return records_ ? table_->records[row].offset : table_->samples[row].offset;
 }
 
 inline std::uint64_t shard_index::rows::end(std::size_t sample) const noexcept {
   const std::size_t row = sample - first_;
-  if (!record_.empty()) return table_->records[row].offset + table_->records[row].size;
+  if (records_) return table_->records[row].offset + table_->records[row].size;
   const field_row& last = table_->fields[static_cast<std::size_t>(first_field_behind(row) - 1)];
   return last.offset + last.size;
 }
 
 inline std::size_t shard_index::rows::field_count(std::size_t sample) const noexcept {
   const std::size_t row = sample - first_;
-  if (!record_.empty()) return 1;
+  if (records_) return 1;
   return static_cast<std::size_t>(first_field_behind(row) - table_->samples[row].first_field);
 }
 
 inline shard_index::field shard_index::rows::field_at(std::size_t sample, std::size_t i) const noexcept {
   const std::size_t row = sample - first_;
   field out;
-  if (!record_.empty()) {
+  if (records_) {
     const record_row& record = table_->records[row];
-    out.extension = record_;
+    out.extension = "record";
     out.offset = record.offset;
     out.size = record.size;
     out.crc = record.crc;
@@ -526,7 +556,7 @@ inline shard_index::rows shard_index::rows_of(std::size_t sample) const {
   all.table_ = &rows_;
   all.extensions_ = extensions_.data();
   all.count_ = has_records() ? rows_.records.size() : rows_.samples.size();
-  all.record_ = record_field();
+  all.records_ = has_records();
   return all;
 }
 

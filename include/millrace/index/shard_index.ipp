@@ -121,7 +121,7 @@ class detail::index_bytes {
 
 MILLRACE_INLINE std::uint64_t shard_index::end(std::size_t sample) const {
   if (is_arrays()) return (sample + 1) * array_row_bytes();
-  if (!of_objects(format_)) return rows_of(sample).end(sample);
+  if (!of_objects()) return rows_of(sample).end(sample);
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < field_count(sample); ++i) bytes += object_row_at(sample, i).size;
   return bytes;
@@ -135,7 +135,7 @@ MILLRACE_INLINE shard_index::field shard_index::field_at(std::size_t sample, std
     out.size = rows_.fields[i].size;
     return out;
   }
-  if (!of_objects(format_)) return rows_of(sample).field_at(sample, i);
+  if (!of_objects()) return rows_of(sample).field_at(sample, i);
   const object_row& row = object_row_at(sample, i);
   out.extension = extensions_[row.extension];
   out.size = row.size;
@@ -190,14 +190,8 @@ MILLRACE_INLINE std::size_t shard_index::group_of(std::uint64_t offset) const no
   return low;
 }
 
-MILLRACE_INLINE std::string shard_index::description() const {
-  std::string all;
-  for (std::size_t i = 2; is_described() && i < extensions_.size(); ++i) all += extensions_[i];
-  return all;
-}
-
 MILLRACE_INLINE std::string shard_index::key(std::size_t sample) const {
-  if (format_ == sample_format::tar) return {};
+  if (has_fields()) return {};
   if (has_records()) return name_ + '#' + std::to_string(sample);
   if (is_arrays()) return std::to_string(sample);
   const std::string_view path = object_at(sample, 0).path;
@@ -226,7 +220,7 @@ MILLRACE_INLINE std::uint64_t shard_index::sample_bytes() const noexcept {
   if (is_arrays()) return object_size_;
   std::uint64_t bytes = 0;
   for (const object_row& o : objects_) bytes += o.size;
-  if (of_objects(format_) || samples() == 0) return bytes;
+  if (of_objects() || samples() == 0) return bytes;
   const rows all = rows_of(0);
   for (std::size_t i = 0; i < samples(); ++i) bytes += all.end(i) - all.offset(i);
   return bytes;
@@ -237,6 +231,7 @@ MILLRACE_INLINE bool shard_index::is_like(const shard_index& other) const {
   if (paged_ != nullptr || other.paged_ != nullptr) return text() == other.text();
   return name_ == other.name_ && etag_ == other.etag_ && object_size_ == other.object_size_ && flags_ == other.flags_ &&
          extensions_ == other.extensions_ && frames_ == other.frames_ && format_ == other.format_ &&
+         settings_ == other.settings_ && description_ == other.description_ &&
          rows_ == other.rows_ && firsts_ == other.firsts_ && objects_ == other.objects_ && paths_ == other.paths_;
 }
 
@@ -246,9 +241,9 @@ MILLRACE_INLINE hash128 shard_index::digest() const noexcept {
   h.add(name_);
   h.add(etag_);
   h.add(object_size_);
-  h.add(flags_);
+  h.add(file_flags());
   h.add(rows_.samples.size());
-  for (const std::string& e : extensions_) h.add(e);
+  each_extension([&](std::string_view e) { h.add(e); });
   for (const sample_row& s : rows_.samples) {
     h.add(s.key);
     h.add(s.offset);
@@ -259,8 +254,8 @@ MILLRACE_INLINE hash128 shard_index::digest() const noexcept {
     h.add(f.size);
     h.add(std::uint64_t{f.crc} << 32 | f.extension);
   }
-  if (format_ == sample_format::tar) return h.value();
-  h.add(static_cast<std::uint64_t>(format_));
+  if (has_fields()) return h.value();
+  h.add(std::uint64_t{number()});
   for (const std::uint64_t place : frames_) h.add(place);
   for (const record_row& l : rows_.records) {
     h.add(l.offset);
@@ -289,22 +284,25 @@ MILLRACE_INLINE void shard_index::write(std::string& out) const {
   }
   out.reserve(start + static_cast<std::size_t>(length));
   out += magic;
-  detail::append_le(out, format_ == sample_format::tar ? 1 : is_described() ? 4 : is_packed() ? 3 : 2, 4);
-  detail::append_le(out, flags_ | static_cast<std::uint32_t>(format_) << 8, 4);
+  const bool named = number() == has_name;
+  detail::append_le(out, number() == 0 ? 1 : named ? 4 : is_packed() ? 3 : 2, 4);
+  detail::append_le(out, file_flags() | number() << 8, 4);
   detail::append_le(out, length, 8);
   detail::append_le(out, object_size_, 8);
   detail::append_le(out, samples(), 8);
   detail::append_le(out, fields(), 8);
   detail::append_le(out, name_.size(), 4);
   detail::append_le(out, etag_.size(), 4);
-  detail::append_le(out, is_packed() && !is_described() ? groups() : extensions_.size(), 4);
+  std::uint64_t texts = 0;
+  each_extension([&](std::string_view) { ++texts; });
+  detail::append_le(out, is_packed() && !named ? groups() : texts, 4);
   detail::append_le(out, extension_bytes(), 4);
   out += name_;
   out += etag_;
-  for (const std::string& e : extensions_) {
+  each_extension([&](std::string_view e) {
     detail::append_le(out, e.size(), 2);
     out += e;
-  }
+  });
   for (const std::uint64_t place : frames_) detail::append_le(out, place, 8);
   out.resize(start + front, '\0');
   const std::vector<sample_row>& samples = rows_.samples;
@@ -345,19 +343,13 @@ class shard_index::parser {
     shard_index out;
     head(out);
     texts(out);
-    switch (out.format_) {
-      case sample_format::tar:
-        samples(out, out.rows_, number(32, 8), number(40, 8));
-        fields(out, out.rows_);
-        break;
-      case sample_format::lines:
-      case sample_format::tfrecord:
-      case sample_format::recordio:
-      case sample_format::described:
-        records(out, out.rows_, number(32, 8));
-        break;
-      default:
-        objects(out);
+    if (out.has_fields()) {
+      samples(out, out.rows_, number(32, 8), number(40, 8));
+      fields(out, out.rows_);
+    } else if (out.has_records()) {
+      records(out, out.rows_, number(32, 8));
+    } else {
+      objects(out);
     }
     return out;
   }
@@ -424,16 +416,15 @@ class shard_index::parser {
     if ((out.flags_ & ~all_flags) != 0 || !in_frames) {
       fail(12, "the index has flags that version " + std::to_string(version) + " does not know");
     }
-    if (version == 2 && (format == 0 || format == static_cast<std::uint64_t>(sample_format::arrays) ||
-                         format > static_cast<std::uint64_t>(sample_format::recordio))) {
-      fail(13, "the index is of a format that version 2 does not know");
-    }
     packed_ = version == 3;
-    const bool described = format == static_cast<std::uint64_t>(sample_format::described);
-    if ((packed_ && (described || !of_records(static_cast<sample_format>(format)))) || (version == 4) != described) {
+    named_ = version == 4;
+    const numbered& its = formats[std::min<std::uint64_t>(format, has_name)];
+    const bool known = format <= has_name && its.layout != row_layout::arrays && (version == 1) == (format == 0);
+    if (!known || named_ != (format == has_name) || (packed_ && its.layout != row_layout::records)) {
       fail(13, "the index is of a format that version " + std::to_string(version) + " does not know");
     }
-    out.format_ = static_cast<sample_format>(format);
+    out.format_ = its.name;
+    out.layout_ = its.layout;
     out.object_size_ = number(24, 8);
     const std::uint64_t texts = number(48, 4) + number(52, 4) + number(60, 4);
     rows_ = head_bytes + (texts + 15) / 16 * 16;
@@ -441,7 +432,7 @@ class shard_index::parser {
     const std::uint64_t fields = number(40, 8);
     const std::uint64_t most = (length - 4) / 2;  // so that no sum overflows
     bool fits = samples <= most && fields <= most;
-    if (out.format_ == sample_format::tar) {
+    if (out.has_fields()) {
       fits = fits && rows_ + 16 * (samples + fields) + 4 == length;
     } else if (out.has_records()) {
       fits = fits && samples == fields && rows_ + 16 * samples + 4 == length;
@@ -469,9 +460,15 @@ class shard_index::parser {
       at += 2;
       out.extensions_.push_back(take(number(at - 2, 2)));
     }
-    if (out.is_described()) {
+    if (named_) {
       if (out.extensions_.size() < 2) fail(56, "the index does not say of which format it is");
+      out.format_ = std::move(out.extensions_[0]);
+      out.settings_ = std::move(out.extensions_[1]);
+      for (std::size_t i = 2; i < out.extensions_.size(); ++i) out.description_ += out.extensions_[i];
+      out.extensions_.clear();
+      if (out.number() != has_name) fail(56, "the index is of " + out.format_ + ", which version 4 does not know");
       if (at != end) frames(out, at, end);
+      if (out.is_packed()) out.flags_ |= shard_index::in_groups;
     }
     if (at != end) fail(at, "there is something after the extensions");
     for (; at < rows_; ++at) {
@@ -537,26 +534,21 @@ class shard_index::parser {
   }
 
   void records(const shard_index& of, table& into, std::uint64_t count) {
-    const bool lines = of.format_ == sample_format::lines;
-    const std::string what = lines ? "a line" : "a record";
-    const bool framed = of.format_ == sample_format::tfrecord;  // by what the rows have not
-    const std::uint64_t end = of.text_size() - (framed ? tfrecord_tail : 0);
-    if (framed && of.text_size() < tfrecord_tail && count > 0) fail(24, "the object is too short for its records");
+    const std::uint64_t end = of.text_size();
     into.records.reserve(static_cast<std::size_t>(count));
-    std::uint64_t least = framed ? tfrecord_head : 0;  // where the next one begins at the earliest
+    std::uint64_t least = 0;  // where the next one begins at the earliest
     for (std::size_t at = rows_; into.records.size() < count; at += 16) {
       record_row row;
       row.offset = number(at, 6);
       const std::uint64_t size = number(at + 6, 6);
       row.crc = static_cast<std::uint32_t>(number(at + 12, 4));
-      if (row.offset < least) fail(at, what + " begins before the one before it ends");
+      if (row.offset < least) fail(at, "a record begins before the one before it ends");
       if (row.offset > end || size > end - row.offset) {
-        fail(at + 6, what + " reaches beyond the " + (of.is_packed() ? "text's" : "object's") + " end");
+        fail(at + 6, std::string("a record reaches beyond the ") + (of.is_packed() ? "text's" : "object's") + " end");
       }
-      if (size > UINT32_MAX) fail(at + 6, what + " has 4 GiB or more");
-      if (of.format_ == sample_format::recordio && size < recordio_head) fail(at + 6, "a record has no head");
+      if (size > UINT32_MAX) fail(at + 6, "a record has 4 GiB or more");
       row.size = static_cast<std::uint32_t>(size);
-      least = row.offset + size + (lines ? 1 : framed ? tfrecord_tail + tfrecord_head : 0);
+      least = row.offset + size;
       into.records.push_back(row);
     }
   }
@@ -609,6 +601,7 @@ class shard_index::parser {
   std::uint64_t apart_ = 0;
   std::size_t rows_ = 0;
   bool packed_ = false;
+  bool named_ = false;
   std::uint64_t next_field_ = 0;
 };
 
@@ -627,7 +620,7 @@ MILLRACE_INLINE shard_index::rows shard_index::block_of(std::size_t sample) cons
   out.first_ = number * all.block;
   out.count_ = static_cast<std::size_t>(std::min<std::uint64_t>(all.block, all.samples - out.first_));
   out.extensions_ = extensions_.data();
-  out.record_ = record_field();
+  out.records_ = has_records();
   const std::uint64_t begin = all.at + rows_begin();
   const std::uint64_t at = begin + 16 * out.first_;
   out.held_ = std::static_pointer_cast<const table>(all.from->recent(at));
@@ -662,7 +655,7 @@ MILLRACE_INLINE shard_index::rows shard_index::rows::only(std::size_t sample) co
   if (held_ == nullptr) return *this;
   const std::size_t row = sample - first_;
   auto one = std::make_shared<table>();
-  if (!record_.empty()) {
+  if (records_) {
     one->records.push_back(table_->records[row]);
   } else {
     one->samples.push_back(table_->samples[row]);
@@ -763,7 +756,7 @@ class detail::index_file_reader {
     out.sample_bytes = index.sample_bytes();
     out.digest = index.digest();
     out.block = block;
-    if (of_objects(index.format())) return;
+    if (index.of_objects()) return;
     const std::size_t rows = index.rows_begin();
     std::uint64_t first = 0;
     for (std::uint64_t s = 0; s < out.samples; s += block) {
@@ -832,7 +825,7 @@ class detail::index_file_reader {
   }
   void add(std::uint64_t at, std::uint64_t left) {
     shard_index index = whole(at, left);
-    if (by_need_ && !of_objects(index.format())) {
+    if (by_need_ && !index.of_objects()) {
       auto its = std::make_shared<shard_index::paged>();
       describe(index, last_, shard_index::block_samples, *its);
       page(index, std::move(its), at);
@@ -881,8 +874,8 @@ class detail::index_file_reader {
     its->samples = read_le(front, 32, 8);
     its->fields = read_le(front, 40, 8);
     entry += 32 + index.rows_begin();
-    if (!of_objects(index.format())) sums(*its, index, head, entry, fail);
-    if (!by_need_ || of_objects(index.format())) {
+    if (!index.of_objects()) sums(*its, index, head, entry, fail);
+    if (!by_need_ || index.of_objects()) {
       compare(whole(at, length), index, *its, at);
     } else {
       if (!from_->is_file()) static_cast<void>(whole(at, length));
@@ -914,6 +907,7 @@ class detail::index_file_reader {
     describe(index, last_, said.block, is);
     const bool alike = index.name() == front.name() && index.etag() == front.etag() &&
                        index.object_size() == front.object_size() && index.format() == front.format() &&
+                       index.settings() == front.settings() && index.description() == front.description() &&
                        index.flags_ == front.flags_ && index.extensions_ == front.extensions_ &&
                        index.frames_ == front.frames_ &&
                        is.samples == said.samples && is.fields == said.fields &&

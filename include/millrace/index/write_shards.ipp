@@ -31,10 +31,10 @@
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/map_concurrent.hpp>
+#include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/samples_sum.hpp>
-#include <millrace/index/index_builder.hpp>
-#include <millrace/index/index_shard.hpp>
 #include <millrace/index/write_shards.hpp>
 #include <millrace/io/file.hpp>
 #include <millrace/memory/slab_pool.hpp>
@@ -269,6 +269,11 @@ MILLRACE_COROUTINE task<std::optional<std::string>> read_small(std::shared_ptr<c
   co_return std::optional<std::string>(std::move(text));
 }
 
+/// Reads all of a tar, with members of any length, as they were written here.
+MILLRACE_INLINE std::shared_ptr<const shard_format> tar_as_written() {
+  return tar_shards({.way = index_way::stream, .max_member = UINT64_MAX});
+}
+
 MILLRACE_COROUTINE_BODY task<std::optional<std::string>> shard_target::read(std::string url) const {
   return read_small(from_, std::move(url), false);
 }
@@ -292,19 +297,16 @@ MILLRACE_COROUTINE task<shard_index> index_of_written(shard_target to, shard_nam
       std::string_view rest = *text;
       shard_index index = shard_index::read(rest, shown_url(beside));
       index.check(s);
-      if (rest.empty() && index.format() == sample_format::tar) co_return std::move(index);
+      if (rest.empty() && index.is_of("tar", {})) co_return std::move(index);
       reason = "has something else than its index beside it";
     } catch (const index_error& e) {
       reason = std::string("has an index that is not its own, or is damaged: ") + e.what();
     }
   }
   log_line(co_await this_executor(), "millrace: write_shards: " + s.shown() + ' ' + reason + ": the shard is read");
-  index_shard_options by_reading;
-  by_reading.way = index_way::stream;
-  by_reading.max_member = UINT64_MAX;  // it was written here
   const std::string url = s.url;
   std::string name = url.substr(names.folder().size());
-  shard_index index = co_await index_shard(to.from(), std::move(s), std::move(name), by_reading);
+  shard_index index = co_await index_shard(to.from(), std::move(s), std::move(name), tar_as_written());
   async_generator<bytes> text = text_in_parts(index.text());
   co_await to.put(beside, std::move(text), false, how);
   co_return std::move(index);
@@ -322,14 +324,14 @@ class shard_in_making {
   shard_in_making(const shard_names& names, std::uint64_t its_number, slab_pool memory, std::shared_ptr<event> other)
       : number(its_number),
         url(names.url(its_number)),
-        index(url.substr(names.folder().size()), url, index_builder::checksums::crc32c),
+        index(url.substr(names.folder().size()), url, tar_index_builder::checksums::crc32c),
         before(std::move(other)),
         archive(sink{this}),
         slabs_(std::move(memory)) {}
 
   const std::uint64_t number;
   const std::string url;
-  index_builder index;
+  tar_index_builder index;
   channel<bytes> parts{1};
   bool ended = false;                                   // all parts have been taken
   const std::shared_ptr<event> before;                  // set when the shard before it is complete; may be null
@@ -401,11 +403,8 @@ MILLRACE_COROUTINE task<written_shard> store_shard(shard_target to, shard_names 
     std::vector<shard> all = co_await to.list(names);
     std::erase_if(all, [&](const shard& s) { return s.url != out.url || s.size != out.bytes; });
     if (all.empty()) std::rethrow_exception(refused);
-    index_shard_options by_reading;
-    by_reading.way = index_way::stream;
-    by_reading.max_member = UINT64_MAX;
     std::string name = out.url.substr(names.folder().size());
-    there = co_await index_shard(to.from(), std::move(all.front()), std::move(name), by_reading);
+    there = co_await index_shard(to.from(), std::move(all.front()), std::move(name), tar_as_written());
     out.etag = there->etag();
   }
   const shard_index index = made->index.finish(out.bytes, out.etag);

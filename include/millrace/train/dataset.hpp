@@ -16,7 +16,6 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/index/detail/sample_choice.hpp>
-#include <millrace/index/sample_format.hpp>
 #include <millrace/order/sample_mix.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
@@ -25,6 +24,7 @@
 namespace millrace::inline MILLRACE_ABI {
 
 class index_set;
+class shard_format;
 
 /// See dataset. An aggregate with texts: under g++ 12 write it in a statement without co_await.
 struct dataset_options {
@@ -34,9 +34,11 @@ struct dataset_options {
   /// Whether the first run makes the file `index` if it does not exist. If not, that is an error; an object of a store
   /// is never made (millrace-index writes it).
   bool make_index = true;
-  /// What the samples are in the store. All but tar need an index; of objects, classes and folders the prefix is
-  /// a folder, which ends in a slash. A sample_format, or what the function of another format returns, as mds().
-  dataset_format format = {};
+  /// The format of the samples in the store: tar_shards(), which is null, too, line_shards(), tfrecord_shards(),
+  /// recordio_shards(), object_samples(), class_folders(), sample_folders(), npy_shards(), megatron(), mds(),
+  /// parquet(), or a program's own. All but tars need an index; of objects the prefix is a folder, which ends in a
+  /// slash.
+  std::shared_ptr<const shard_format> format = nullptr;
   /// What stands before the names of the index to make URLs of them. Empty: what is listed, up
   /// to the last slash.
   std::string prefix = {};
@@ -63,7 +65,7 @@ class dataset_state;
 class dataset_door;
 }  // namespace detail
 
-/// What a training is fed with: shards of samples in a store, objects that are samples (sample_format), or arrays. It
+/// What a training is fed with: shards of samples in a store, objects that are samples, or arrays. It
 /// says what the data is; epochs() says how to train on it.
 ///
 ///     mill::dataset train(s3, "s3://corpus/train/", {.index = "train.index"});
@@ -139,7 +141,7 @@ class dataset {
   std::optional<std::uint64_t> samples() const;
   std::optional<std::uint64_t> shards() const;
   std::optional<std::uint64_t> bytes() const;
-  /// The names of the classes of a sample_format::classes, in the order of their numbers: those of its folders.
+  /// The names of the classes of class_folders(), in the order of their numbers: those of its folders.
   /// usage_error where samples() is not known, as before the first run of a dataset whose index does not exist yet, and
   /// for another format.
   std::vector<std::string> classes() const;

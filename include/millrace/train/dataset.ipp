@@ -26,9 +26,11 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/decode/array.hpp>
 #include <millrace/flow/stream.hpp>
-#include <millrace/index/detail/object_index.hpp>
+#include <millrace/formats/object_samples.hpp>
+#include <millrace/formats/shard_format.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/index_set.hpp>
-#include <millrace/index/shard_format.hpp>
+#include <millrace/index/sample_index_builder.hpp>
 #include <millrace/order/detail/words.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/storage_set.hpp>
@@ -50,11 +52,16 @@ namespace detail {
 
 /// What a dataset is made of, and what has been learnt of it. Copies share it.
 class dataset_state {
+  static dataset_options with_format(dataset_options o) {
+    if (o.format == nullptr) o.format = tar_shards();
+    return o;
+  }
+
  public:
   enum class source : unsigned char { prefix, shards, stream, indexes, mix };
 
   dataset_state(source s, std::shared_ptr<const storage> from, dataset_options o)
-      : of(s), store(std::move(from)), options(std::move(o)) {}
+      : of(s), store(std::move(from)), options(with_format(std::move(o))) {}
 
   /// Whether epochs have the canonical order: there is an index, or will be.
   bool indexed() const noexcept { return of == source::indexes || of == source::mix || !options.index.empty(); }
@@ -87,7 +94,7 @@ class dataset_state {
 
   const source of;
   const std::shared_ptr<const storage> store;  // null: a mix
-  const dataset_options options;
+  const dataset_options options;               // .format is not null
   std::string prefix;                         // that is listed
   std::vector<weighted_dataset> members;      // of a mix
   dataset_mix_options mix;
@@ -117,34 +124,20 @@ class basic_row_storage final : public storage {
 using row_storage = basic_row_storage<>;
 
 /// Makes the index of arrays.
-class array_index {
- public:
-  static std::shared_ptr<const index_set> of(const arrays& rows) {
-    shard_index made;
-    made.name_ = row_storage::scheme;
-    made.format_ = sample_format::arrays;
-    made.flags_ = shard_index::with_keys;
-    made.array_rows_ = rows.rows();
-    made.mapped_ = rows.mapped();
-    std::uint64_t before = 0;
-    for (const named_array& one : rows) {
-      shard_index::field_row field;
-      field.offset = before;
-      field.size = one.value.memory().size() / rows.rows();
-      field.extension = static_cast<std::uint32_t>(made.extensions_.size());
-      before += field.size;
-      made.rows_.fields.push_back(field);
-      made.extensions_.push_back(one.name);
-      made.name_ += (made.extensions_.size() == 1 ? "" : ",") + one.name;
-      made.paths_ += one.name + ' ' + name_of(one.value.type()) + ' ' + one.value.dims().text() + '\n';
-    }
-    made.object_size_ = before * made.array_rows_;
-    made.arrays_ = std::make_shared<const arrays>(rows);
-    std::vector<shard_index> all;
-    all.push_back(std::move(made));
-    return std::make_shared<const index_set>(std::move(all));
+MILLRACE_INLINE std::shared_ptr<const index_set> index_of_arrays(const arrays& rows) {
+  std::string name(row_storage::scheme);
+  std::string dims;
+  std::vector<std::pair<std::string, std::uint64_t>> fields;
+  for (const named_array& one : rows) {
+    name += (fields.empty() ? "" : ",") + one.name;
+    dims += one.name + ' ' + name_of(one.value.type()) + ' ' + one.value.dims().text() + '\n';
+    fields.emplace_back(one.name, one.value.memory().size() / rows.rows());
   }
-};
+  std::vector<shard_index> all;
+  all.push_back(sample_index_builder::of_arrays(std::move(name), std::make_shared<const arrays>(rows), rows.rows(),
+                                                rows.mapped(), std::move(dims), fields));
+  return std::make_shared<const index_set>(std::move(all));
+}
 
 /// For epochs() and what else works on datasets.
 class dataset_door {
@@ -178,7 +171,7 @@ MILLRACE_INLINE std::shared_ptr<const index_set> dataset_state::known() const {
   if (indexes == nullptr && !file.empty() && file.find("://") == std::string::npos &&
       std::filesystem::exists(file, ignored)) {
     std::shared_ptr<const index_set> there = listed_index::read(file);
-    listed_index::check_format(*there, options.format, file);
+    listed_index::check_format(*there, *options.format, file);
     indexes = std::move(there);
   }
   return indexes;
@@ -308,7 +301,7 @@ MILLRACE_INLINE dataset_mix dataset_state::mix_of(
   all.samples = mix.samples;
   for (std::size_t i = 0; i < members.size(); ++i) {
     all.members.push_back({its_indexes[i], members[i].weight, dataset_door::state(members[i].of)->index_prefix(),
-                           members[i].seed, dataset_door::state(members[i].of)->options.format.shards()});
+                           members[i].seed, dataset_door::state(members[i].of)->options.format});
   }
   return all;
 }
@@ -361,7 +354,7 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data, ke
       listed_index index(part->store, own, part->all().known());
       async_generator<shard> list = list_shards<shard>(part);
       std::shared_ptr<const index_set> its;
-      if (of_objects(part->options.format)) {
+      if (part->options.format->of_objects()) {
         object_index_builder objects(part->options.format, prefix);
         while (std::optional<shard> s = co_await list.next()) {
           if (!index.is_own(*s)) objects.add(*s);
@@ -431,13 +424,6 @@ stream<Sample> epochs_of_listed(std::shared_ptr<dataset_state> data, epochs_requ
 MILLRACE_INLINE void dataset_state::check() const {
   const dataset_options none;
   if (store == nullptr) throw usage_error("dataset: the store is null");
-  if (options.format == sample_format::described && options.format.shards() == nullptr) {
-    throw usage_error("dataset: .format is null: give what its function returns");
-  }
-  if (options.format == sample_format::arrays) {
-    throw configuration_error("dataset: .format is arrays, which lie in no store: give them, as in "
-                              "dataset(arrays({{name, array}}))");
-  }
   const bool streamed = options.shards != none.shards || options.window != none.window ||
                         options.window_bytes != none.window_bytes;
   if (indexed() && streamed) {
@@ -446,23 +432,23 @@ MILLRACE_INLINE void dataset_state::check() const {
   if (of == source::indexes && (!options.index.empty() || !options.make_index)) {
     throw configuration_error("dataset: .index and .make_index are not for a dataset whose indexes are given");
   }
-  if (!indexed() && options.format != sample_format::tar) {
-    throw configuration_error("dataset: samples of " + std::string(options.format.shards() ? "" : "sample_format::") +
-                              format_name(options.format) + " need an index: give .index, the file where it is kept");
+  const shard_format& format = *options.format;
+  if (!indexed() && format.name() != "tar") {
+    throw configuration_error("dataset: samples of " + shown_format(format) +
+                              " need an index: give .index, the file where it is kept");
   }
-  const bool said = options.format != sample_format::tar;
-  const bool alike = of != source::indexes || indexes->size() == 0 || (*indexes)[0].is_of(options.format);
-  if (said && !alike) {
-    throw configuration_error("dataset: .format is " + format_name(options.format) +
-                              ", and the indexes that are given are of " + index_format_name(*indexes));
+  if (of == source::indexes && indexes->size() != 0 && !indexes->of_arrays()) {
+    if (!(*indexes)[0].is_of(format.name(), format.settings())) {
+      throw configuration_error("dataset: .format is " + shown_format(format) +
+                                ", and the indexes that are given are of " + (*indexes)[0].shown_format());
+    }
+    listed_index::check_fields(*indexes, format);
   }
-  if (said && of == source::indexes) listed_index::check_fields(*indexes, options.format);
-  if (of == source::indexes && of_objects(indexes->format()) && !options.prefix.empty() &&
-      options.prefix.back() != '/') {
+  if (of == source::indexes && format.of_objects() && !options.prefix.empty() && options.prefix.back() != '/') {
     throw configuration_error("dataset: the .prefix of objects that are samples is a folder: it ends in a slash");
   }
   const bool listed = of == source::shards || of == source::stream;
-  if (listed && of_objects(options.format) && (options.prefix.empty() || options.prefix.back() != '/')) {
+  if (listed && format.of_objects() && (options.prefix.empty() || options.prefix.back() != '/')) {
     throw configuration_error("dataset: objects that are samples are called by their paths below a folder: give its "
                               "URL, with a slash at its end, as .prefix");
   }
@@ -486,7 +472,7 @@ MILLRACE_INLINE dataset::dataset(std::shared_ptr<const storage> store, std::stri
                               where{detail::shown_url(prefix), std::nullopt, {}});
   }
   const bool pattern = prefix.find("://") == std::string::npos && prefix.find_first_of("*?[") != std::string::npos;
-  if (of_objects(state_->options.format)) {
+  if (state_->options.format->of_objects()) {
     if (pattern) {
       throw configuration_error("dataset: objects that are samples lie in a folder: give its path and no pattern",
                                 where{prefix, std::nullopt, {}});
@@ -526,14 +512,13 @@ MILLRACE_INLINE dataset::dataset(std::shared_ptr<const storage> store, std::shar
   state_->check();
 }
 
-MILLRACE_INLINE dataset::dataset(const arrays& rows, dataset_options options)
-    : state_(std::make_shared<detail::dataset_state>(detail::dataset_state::source::indexes,
-                                                     std::make_shared<const detail::row_storage>(),
-                                                     std::move(options))) {
-  if (!state_->options.prefix.empty() || state_->options.format != sample_format::tar) {
+MILLRACE_INLINE dataset::dataset(const arrays& rows, dataset_options options) {
+  if (!options.prefix.empty() || options.format != nullptr) {
     throw configuration_error("dataset: .prefix and .format are not for a dataset of arrays");
   }
-  state_->indexes = detail::array_index::of(rows);
+  state_ = std::make_shared<detail::dataset_state>(detail::dataset_state::source::indexes,
+                                                   std::make_shared<const detail::row_storage>(), std::move(options));
+  state_->indexes = detail::index_of_arrays(rows);
   state_->check();
 }
 
@@ -609,8 +594,8 @@ MILLRACE_INLINE std::optional<std::uint64_t> dataset::bytes() const {
 }
 MILLRACE_INLINE std::vector<std::string> dataset::classes() const {
   const std::shared_ptr<const index_set> indexes = state_->known();
-  if ((indexes != nullptr ? indexes->format() : sample_format(state_->options.format)) != sample_format::classes) {
-    throw usage_error("dataset: only data of sample_format::classes has classes");
+  if (!state_->options.format->of_classes()) {
+    throw usage_error("dataset: only data of class_folders() has classes");
   }
   if (indexes == nullptr) {
     throw usage_error("dataset: its classes are not known yet: the first run of " + state_->shown() +
@@ -716,11 +701,8 @@ MILLRACE_INLINE std::shared_ptr<agreement> agreement_of(const rank_group& group,
   all->add({".hosts", options.hosts});
   all->add({".slice", slice});
   all->add({".index", of->indexed() ? 1U : 0U, of->indexed() ? "given" : "not given"});
-  const dataset_format& format = of->options.format;
-  const std::string its_name = format_name(format);
-  const bool described = format == sample_format::described;
-  all->add({".format", described ? detail::text_hash(its_name) : static_cast<std::uint64_t>(sample_format(format)),
-            described ? its_name : std::string()});
+  const std::string format = shown_format(*of->options.format);
+  all->add({".format", detail::text_hash(format), format});
   all->add({".shards", of->options.shards});
   all->add({".window", of->options.window});
   all->add({".window_bytes", of->options.window_bytes});

@@ -24,8 +24,8 @@ namespace detail {
 /// objects are read by themselves, and groups and frames are unpacked whole, however short a slice is.
 inline bool reads_slices_again(const index_set& indexes) noexcept {
   const bool packed = std::any_of(indexes.begin(), indexes.end(), [](const shard_index& i) { return i.is_packed(); });
-  return !packed && indexes.counts()->groups().empty() && !of_objects(indexes.format()) &&
-         indexes.format() != sample_format::arrays;
+  return !packed && indexes.counts()->groups().empty() && !indexes.of_objects() &&
+         !indexes.of_arrays();
 }
 /// Slices of a track of which 1.1 times the bytes are read: the one it begins in and those at both ends come twice.
 inline constexpr std::uint64_t slices_of_track = 18;

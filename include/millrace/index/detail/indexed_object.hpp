@@ -17,7 +17,6 @@
 #include <millrace/retry/detail/store_host.hpp>
 #include <millrace/shards/range_reader.hpp>
 #include <millrace/shards/storage.hpp>
-#include <millrace/tar/reader.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -59,11 +58,6 @@ class indexed_object {
   std::optional<std::uint64_t> total_;
   std::uint64_t read_ = 0;
 };
-
-tar::reader index_reader(const shard& object, bool headers_only, std::uint64_t max_member);
-
-/// The bytes that a member takes in an archive that begins with `head`, on average; 0 where that shows no header.
-std::uint64_t mean_member_of(const shard& object, const bytes& head, std::uint64_t max_member);
 
 }  // namespace millrace::detail
 

@@ -51,32 +51,4 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
   co_return std::move(p.data);
 }
 
-MILLRACE_INLINE tar::reader index_reader(const shard& object, bool headers_only, std::uint64_t max_member) {
-  tar::reader_options how;
-  how.max_member_bytes = max_member;
-  how.headers_only = headers_only;
-  if (object.size) how.object_bytes = *object.size;
-  return tar::reader(object.shown(), how);
-}
-
-MILLRACE_INLINE std::uint64_t mean_member_of(const shard& object, const bytes& head, std::uint64_t max_member) {
-  tar::reader reader = index_reader(object, true, max_member);
-  reader.feed(head);
-  tar::entry e;
-  std::uint64_t members = 0;
-  std::uint64_t extent = 0;
-  for (std::uint64_t fed = head.size();;) {
-    if (reader.next(e)) {
-      ++members;
-      extent = e.data_offset + (e.size + 511) / 512 * 512;
-      continue;
-    }
-    if (reader.done()) break;
-    const std::uint64_t next = reader.skip();
-    if (next <= fed) break;
-    fed = next;
-  }
-  return members == 0 ? 0 : extent / members;
-}
-
 }  // namespace millrace::detail

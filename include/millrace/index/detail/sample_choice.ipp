@@ -117,7 +117,7 @@ MILLRACE_INLINE std::shared_ptr<const sample_choice> choice_of_words(sample_choi
 
 /// The bytes of sample `i`. `rows`: those that the one before was among, of the same index.
 MILLRACE_INLINE std::uint64_t bytes_of_sample(const shard_index& index, std::size_t i, shard_index::rows& rows) {
-  if (of_objects(index.format())) return index.end(i);
+  if (index.of_objects()) return index.end(i);
   if (index.row_arrays() != nullptr) return index.end(i) - index.offset(i);
   if (!rows.has(i)) rows = index.rows_of(i);
   return rows.end(i) - rows.offset(i);
@@ -132,13 +132,13 @@ void each_sample(const index_set& set, const F& f) {
   std::size_t shard = 0;
   for (const shard_index& index : set) {
     s.index = &index;
-    const bool tar = index.format() == sample_format::tar;
+    const bool hashed = index.layout() == row_layout::fields;
     shard_index::rows rows;
     for (std::size_t i = 0; i < index.samples(); ++i, ++number) {
       if (chosen != nullptr && !chosen->has(number)) continue;
       s.ordinal = i;
       s.bytes = bytes_of_sample(index, i, rows);
-      s.key_hash = tar ? rows.key_hash(i) : index.key_hash(i);
+      s.key_hash = hashed ? rows.key_hash(i) : index.key_hash(i);
       f(s, number, shard);
       ++s.number;
     }

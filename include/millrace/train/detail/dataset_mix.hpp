@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <millrace/formats/shard_format.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/order/sample_mix.hpp>
 
@@ -20,7 +21,7 @@ struct dataset_mix {
     std::uint64_t weight = 1;
     std::string prefix = {};  ///< what stands in front of its indexes' names
     std::uint64_t seed = 0;   ///< beside that of the training; another one gives another order of its samples
-    std::shared_ptr<const shard_format> shards = {};  ///< of sample_format::described
+    std::shared_ptr<const shard_format> format = {};  ///< null: tar_shards()
   };
 
   std::vector<member> members;

@@ -21,9 +21,9 @@
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/failure_policy.hpp>
+#include <millrace/formats/shard_format.hpp>
 #include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/index_set.hpp>
-#include <millrace/index/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/sleep.hpp>
@@ -156,7 +156,7 @@ class epoch_reader {
       Sample mended = co_await take_of_group_again(*r.of);
       co_return std::move(mended);
     }
-    const bool objects = of_objects(source_.index(place.shard).format());
+    const bool objects = source_.index(place.shard).of_objects();
     slice_piece::range alone(r.shard);
     alone.begin = objects ? r.begin : rows_of_taken().offset(static_cast<std::size_t>(place.ordinal));
     alone.end = objects ? r.end : rows_of_taken().end(static_cast<std::size_t>(place.ordinal));
@@ -338,7 +338,7 @@ class epoch_reader {
     if (p.piece == nullptr) return;
     const slice_piece::wanted& w = p.piece->at(p.number);
     const slice_piece::range& r = range_of(p);
-    if (!r.done || r.data.empty() || of_objects(source_.index(w.place.shard).format())) return;
+    if (!r.done || r.data.empty() || source_.index(w.place.shard).of_objects()) return;
     const shard_index::rows& rows = p.piece->rows_of(w);  // the index itself may have to read them
     const auto number = static_cast<std::size_t>(w.place.ordinal);
     const std::uint64_t begin = rows.offset(number);
@@ -584,8 +584,8 @@ class epoch_reader {
       const std::size_t length = r.of == nullptr ? r.length() : static_cast<std::size_t>(r.of->end - r.of->begin);
       if (const std::size_t largest = here_.run().budget().largest_item(); length > largest) {
         std::string reason = run_budget::too_large(r.of == nullptr ? "the sample's" : "the group's", length, largest);
-        if (r.of != nullptr && r.of->reader == nullptr) {
-          reason += ": records are read with all of their frame; unpack the object, or write it as frames of some MiB";
+        if (r.of != nullptr) {
+          reason += ": samples of a group are unpacked together; unpack the object, or write smaller groups or frames";
         }
         throw archive_error(std::move(reason), where{object.shown(), r.begin, {}});
       }
@@ -601,7 +601,7 @@ class epoch_reader {
                             .full = full(),
                             .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
         if (p.rest) throw no_ranges(object, asked_for.begin);
-        if (!of_objects(source_.index(r.shard).format())) filler_.note_version(r.shard, object.etag, asked_for.begin);
+        if (!source_.index(r.shard).of_objects()) filler_.note_version(r.shard, object.etag, asked_for.begin);
         if (r.of != nullptr) {
           r.data = std::move(p.data);
           turn.end();
@@ -615,10 +615,8 @@ class epoch_reader {
           r.data = std::move(p.data);
         }
       } catch (const changed_error& e) {
-        throw stale_index_error("the index \"" + source_.index(r.shard).name() +
-                                    "\" is of another version of this " +
-                                    (of_objects(source_.index(r.shard).format()) ? "object: " : "shard: ") +
-                                    e.reason(),
+        throw stale_index_error("the index \"" + source_.index(r.shard).name() + "\" is of another version of this " +
+                                    (source_.index(r.shard).of_objects() ? "object: " : "shard: ") + e.reason(),
                                 where{object.shown(), asked_for.begin, {}});
       }
     } catch (...) {
@@ -669,11 +667,8 @@ class epoch_reader {
     co_return std::move(parts);
   }
   task<unpacked_group> unpacked(const slice_piece::group& g, std::vector<bytes> parts) {
-    const shard_index& index = source_.index(g.shard);
-    const frame_range frames = index.group(g.number);
-    auto job = [by = g.reader, number = g.number, its = std::move(parts), of = filler_.object_of(g.shard), frames,
-                end = g.end] {
-      return by != nullptr ? by->unpack(number, its) : unpacked_group(unpack_all_frames(of, frames, its.front(), end));
+    auto job = [by = g.reader, number = g.number, its = std::move(parts), of = filler_.object_of(g.shard)] {
+      return by->unpack(of, number, its);
     };
     if (!pool_) co_return job();
     unpacked_group made = co_await pool_.run(std::move(job));
@@ -750,7 +745,7 @@ class epoch_reader {
   /// Whether the index has rows of it: of the others objects are the fields, or rows in memory.
   bool has_rows(const sample_place& place) const noexcept {
     const shard_index& index = source_.index(place.shard);
-    return !of_objects(index.format()) && index.row_arrays() == nullptr;
+    return !index.of_objects() && index.row_arrays() == nullptr;
   }
   /// Of the sample taken last, which has some.
   const shard_index::rows& rows_of_taken() const noexcept {

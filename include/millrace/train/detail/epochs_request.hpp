@@ -4,11 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include <millrace/base/units.hpp>
-#include <millrace/index/sample_format.hpp>
 #include <millrace/train/epochs_options.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
+class shard_format;
+}  // namespace millrace::inline MILLRACE_ABI
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -27,7 +31,7 @@ struct epochs_request : epochs_options {
   std::string_view resume = {};
   index_use index = index_use::build;
   std::string_view index_file = {};
-  dataset_format format = {};
+  std::shared_ptr<const shard_format> format = nullptr;
   std::size_t shards = 8;
   std::size_t window = 4096;
   std::size_t window_bytes = 512 * MiB;

@@ -46,7 +46,7 @@ class epochs_source {
     std::shared_ptr<const index_set> indexes;
     std::string prefix;
     std::uint64_t first = 0;  // how many shards the data sets before it have
-    std::shared_ptr<const shard_format> shards;  // of sample_format::described
+    std::shared_ptr<const shard_format> format;
   };
 
   /// Throws, before anything is read, what epochs() throws. `listed` are the shards' URLs, in the order of the indexes,

@@ -19,7 +19,8 @@
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/decode/array.hpp>
-#include <millrace/index/shard_format.hpp>
+#include <millrace/formats/shard_format.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/mix_text.hpp>
 #include <millrace/train/equal_batches.hpp>
@@ -158,7 +159,7 @@ MILLRACE_INLINE epochs_source::epochs_source(std::shared_ptr<const index_set> of
   urls = std::move(listed);
   begin.index = of->digest();
   const std::uint64_t samples = of->samples();
-  add(std::move(of), std::string(how.prefix), options.seed, how.format.shards());
+  add(std::move(of), std::string(how.prefix), options.seed, how.format);
   begin.slice = walk.sets.front().order.groups ? 0 : walk.sets.front().order.slice;
   finish(samples, how.resume);
 }
@@ -180,7 +181,7 @@ MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::sh
   for (std::size_t d = 0; d < mix->members.size(); ++d) {
     const dataset_mix::member& m = mix->members[d];
     all.add(m.indexes->digest());
-    add(m.indexes, m.prefix, key_of(options.seed, d, m.seed), m.shards);
+    add(m.indexes, m.prefix, key_of(options.seed, d, m.seed), m.format);
   }
   for (std::size_t d = 0; d < sets.size(); ++d) {
     order_options& of = walk.sets[d].order;
@@ -197,12 +198,11 @@ MILLRACE_INLINE epochs_source::epochs_source(const dataset_mix& several, std::sh
 
 MILLRACE_INLINE void epochs_source::add(std::shared_ptr<const index_set> indexes, std::string prefix,
                                         std::uint64_t seed, std::shared_ptr<const shard_format> its_format) {
-  const dataset_format format(its_format);
-  if (indexes->format() == sample_format::described && !(*indexes)[0].is_of(format)) {
-    const std::string given = its_format == nullptr ? ", which dataset_options::format has to be, too"
-                                                    : ", and dataset_options::format is " + format_name(format);
-    throw configuration_error("epochs: the index is of the format " + (*indexes)[0].format_text() + " (" +
-                              (*indexes)[0].settings() + ')' + given);
+  if (its_format == nullptr) its_format = tar_shards();
+  if (indexes->size() != 0 && !indexes->of_arrays() &&
+      !(*indexes)[0].is_of(its_format->name(), its_format->settings())) {
+    throw configuration_error("epochs: the index is of the format " + (*indexes)[0].shown_format() +
+                              ", and dataset_options::format is " + shown_format(*its_format));
   }
   epoch_walk::dataset d;
   d.counts = indexes->counts();
@@ -241,7 +241,7 @@ MILLRACE_INLINE void note_held(epochs_request& training, const storage& store, c
   };
   const auto parts = [](std::uint64_t n, std::uint64_t of) { return n / of + (n % of != 0 ? 1 : 0); };
   std::vector<range> all;
-  const bool of_fields = of_objects(indexes.format());
+  const bool of_fields = indexes.of_objects();
   // Objects are looked at by samples, of which a folder may have many.
   const std::uint64_t units = of_fields ? indexes.counts()->samples() : indexes.size();
   const std::uint64_t step = parts(units, 1024);
@@ -292,7 +292,7 @@ MILLRACE_INLINE std::uint64_t epochs_source::contents() const {
   hasher128 all;
   bool any = false;
   for (const dataset& d : sets) {
-    if (d.indexes->format() != sample_format::arrays) continue;
+    if (!d.indexes->of_arrays()) continue;
     all.add((*d.indexes)[0].row_arrays()->contents());
     any = true;
   }
@@ -314,7 +314,7 @@ MILLRACE_INLINE std::string epochs_source::advice() const {
     own.bytes = share_of_bytes(options.bytes, order.tracks, walk.tracks);
     std::string sentence = reading_advice(*sets[d].indexes, order, walk.world, own);
     // Only of shards that are classes is it known that neighbours are alike; plan() says it of others, too.
-    const bool alike = sets[d].indexes->size() != 0 && (*sets[d].indexes)[0].format() == sample_format::classes;
+    const bool alike = sets[d].format != nullptr && sets[d].format->of_classes();
     if (sentence.empty() && mix == nullptr && !chosen.empty() && alike) {
       sentence = default_tracks_advice(*sets[d].indexes, order, walk.world, walk.batch);
     }

@@ -26,7 +26,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// Makes the index of one shard of a list, or takes what another rank has made, and leaves what it makes to the others.
 class shard_indexer {
  public:
-  shard_indexer(std::shared_ptr<const storage> store, std::string prefix, dataset_format format)
+  shard_indexer(std::shared_ptr<const storage> store, std::string prefix, std::shared_ptr<const shard_format> format)
       : store_(std::move(store)), prefix_(std::move(prefix)), format_(std::move(format)) {}
   /// Before the first shard, of ranks that share the work.
   void share(std::shared_ptr<const index_parts> parts) { parts_ = std::move(parts); }
@@ -37,18 +37,18 @@ class shard_indexer {
   MILLRACE_COROUTINE task<shard_index> operator()(shard s) const;
 
   const std::string& prefix() const noexcept { return prefix_; }
-  const dataset_format& format() const noexcept { return format_; }
+  const shard_format& format() const noexcept { return *format_; }
 
  private:
   /// Of no name where the whole index is there by now.
   MILLRACE_COROUTINE static task<shard_index> index_one(std::shared_ptr<const storage> store,
                                                         std::shared_ptr<const index_parts> parts, shard s,
-                                                        std::string name, dataset_format format,
+                                                        std::string name, std::shared_ptr<const shard_format> format,
                                                         std::shared_ptr<const void> metadata);
 
   std::shared_ptr<const storage> store_;
   std::string prefix_;
-  dataset_format format_;
+  std::shared_ptr<const shard_format> format_;
   std::shared_ptr<const void> metadata_;
   std::shared_ptr<const index_parts> parts_;
 };
@@ -74,9 +74,9 @@ class listed_index {
   /// Of a file.
   static std::shared_ptr<const index_set> read(const std::string& file);
   /// Throws configuration_error, which names `file`, where its indexes are not of `format`.
-  static void check_format(const index_set& indexes, const dataset_format& format, const std::string& file);
+  static void check_format(const index_set& indexes, const shard_format& format, const std::string& file);
   /// Throws configuration_error where two shards have other fields: see shard_format::fields().
-  static void check_fields(const index_set& indexes, const dataset_format& format);
+  static void check_fields(const index_set& indexes, const shard_format& format);
   /// Whether it is the index itself, or what ranks leave beside it, which may lie among the data.
   bool is_own(const shard& s) const {
     const std::string_view url = s.url;
@@ -115,7 +115,6 @@ class listed_index {
 };
 
 /// As messages name the format of indexes.
-std::string index_format_name(const index_set& indexes);
 
 }  // namespace millrace::detail
 

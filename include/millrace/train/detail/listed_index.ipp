@@ -32,12 +32,13 @@
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/object_samples.hpp>
+#include <millrace/formats/shard_format.hpp>
+#include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/detail/index_parts.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/little_endian.hpp>
-#include <millrace/index/detail/object_index.hpp>
-#include <millrace/index/index_shard.hpp>
-#include <millrace/index/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/order/shard_deal.hpp>
@@ -61,8 +62,8 @@ MILLRACE_INLINE std::string format_advice(std::string_view name, std::string_vie
   if (has("\"MMIDIDX") || last.ends_with(".bin")) {
     return "dataset_options::format = mill::megatron() reads .bin files of Megatron-LM with their .idx";
   }
-  return "of other data than tars, dataset_options::format is lines, tfrecord, recordio, objects, classes or folders, "
-         "or what mill::parquet(), mds(), npy_shards() or megatron() returns";
+  return "for other data than tars, dataset_options::format is line_shards(), tfrecord_shards(), recordio_shards(), "
+         "object_samples(), class_folders(), sample_folders(), npy_shards(), megatron(), mds() or mill::parquet()";
 }
 
 MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::operator()(shard s) const {
@@ -72,28 +73,21 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::operator()(shard s) con
 
 MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_ptr<const storage> store,
                                                                    std::shared_ptr<const index_parts> parts, shard s,
-                                                                   std::string name, dataset_format format,
+                                                                   std::string name,
+                                                                   std::shared_ptr<const shard_format> format,
                                                                    std::shared_ptr<const void> metadata) {
   if (parts != nullptr) {
     std::optional<shard_index> there = parts->find(name, s);
-    if (there && there->is_of(format)) co_return std::move(*there);
+    if (there && there->is_of(format->name(), format->settings())) co_return std::move(*there);
     if (parts->finished()) co_return shard_index();
   }
-  index_shard_options how;
-  how.format = format;
-  scan_of_shard scan(format.shards(), metadata);
   try {
-    task<shard_index> making;
-    if (format.shards() == nullptr || scan.of(name, s) != nullptr) {
-      making = index_shard(std::move(store), std::move(s), std::move(name), how, std::move(scan));
-    } else {
-      making = format.shards()->index(std::move(store), std::move(s), std::move(name), std::move(metadata));
-    }
-    shard_index made = co_await std::move(making);
+    shard_index made = co_await index_shard(std::move(store), std::move(s), std::move(name), format,
+                                            index_shard_options(), std::move(metadata));
     if (parts != nullptr) parts->leave(made);
     co_return std::move(made);
   } catch (archive_error& e) {
-    if (format == sample_format::tar && e.reason().compare(0, 17, "not a tar archive") == 0) {
+    if (format->name() == "tar" && e.reason().compare(0, 17, "not a tar archive") == 0) {
       e.add_note(format_advice(e.object(), e.reason()));
     }
     if (e.reason().find("more than max_member_bytes") != std::string::npos) {
@@ -106,7 +100,8 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_p
 MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, const epochs_request& options,
                                            std::shared_ptr<const index_set> known)
     : store_(store),
-      indexer_(std::move(store), std::string(options.prefix), options.format),
+      indexer_(std::move(store), std::string(options.prefix),
+               options.format != nullptr ? options.format : tar_shards()),
       file_(options.index_file),
       use_(options.index),
       requests_(options.requests),
@@ -117,21 +112,18 @@ MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store,
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
   std::erase_if(list, [this](const shard& s) { return is_own(s); });
   if (list.empty()) throw configuration_error("epochs: the list has no shards");
-  const std::shared_ptr<const shard_format>& format = indexer_.format().shards();
-  std::vector<shard> all;
-  if (format != nullptr) {
-    all = list;
-    list = format->choose(std::move(list));
-    if (list.empty()) {
-      throw configuration_error("epochs: none of the " + std::to_string(all.size()) +
-                                    " objects that are listed is a shard of " + format_name(indexer_.format()),
-                                where{all.front().shown(), std::nullopt, {}});
-    }
-    say_left_out(co_await this_executor(), all, list);
+  const shard_format& format = indexer_.format();
+  std::vector<shard> all = list;
+  list = format.choose(std::move(list));
+  if (list.empty()) {
+    throw configuration_error("epochs: none of the " + std::to_string(all.size()) +
+                                  " objects that are listed is a shard of " + shown_format(format),
+                              where{all.front().shown(), std::nullopt, {}});
   }
+  if (list.size() != all.size()) say_left_out(co_await this_executor(), all, list);
   std::shared_ptr<const index_set> indexes = co_await find();
-  if (indexes == nullptr && format != nullptr) {
-    task<std::shared_ptr<const void>> reading = format->metadata(store_, std::move(all));
+  if (indexes == nullptr) {
+    task<std::shared_ptr<const void>> reading = format.metadata(store_, std::move(all));
     if (reading) {
       std::shared_ptr<const void> read = co_await std::move(reading);
       indexer_.know(std::move(read));
@@ -154,13 +146,13 @@ MILLRACE_INLINE void listed_index::say_left_out(const executor& ex, const std::v
   const shard* first = nullptr;
   std::size_t count = 0;
   for (const shard& s : all) {
-    if (shards.count(s.url) != 0 || indexer_.format().shards()->knows(s)) continue;
+    if (shards.count(s.url) != 0 || indexer_.format().knows(s)) continue;
     if (count++ == 0) first = &s;
   }
   if (count == 0) return;
   const std::string line = std::to_string(count) + (count == 1 ? " object is" : " objects are") +
                            " left out, as by their names they are no shards of " +
-                           std::string(indexer_.format().shards()->name()) + ": the first is " + first->shown();
+                           std::string(indexer_.format().name()) + ": the first is " + first->shown();
   if (first_time(line)) log_line(ex, "millrace: dataset: " + line);
 }
 
@@ -178,23 +170,15 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::fin
   co_return there;
 }
 
-MILLRACE_INLINE std::string index_format_name(const index_set& indexes) {
-  if (indexes.format() != sample_format::described) return format_name(indexes.format());
-  return indexes[0].format_text() + (indexes[0].settings().empty() ? "" : " (" + indexes[0].settings() + ')');
-}
-
-MILLRACE_INLINE void listed_index::check_format(const index_set& indexes, const dataset_format& format,
+MILLRACE_INLINE void listed_index::check_format(const index_set& indexes, const shard_format& format,
                                                 const std::string& file) {
-  if (indexes.size() == 0 ? format == indexes.format() : indexes[0].is_of(format)) return check_fields(indexes, format);
-  const bool described = indexes.format() == sample_format::described;
-  throw configuration_error(std::string("the index is of ") + (described ? "" : "sample_format::") +
-                                index_format_name(indexes) + ", and dataset_options::format is " +
-                                format_name(format),
+  if (indexes.size() == 0 || indexes[0].is_of(format.name(), format.settings())) return check_fields(indexes, format);
+  throw configuration_error("the index is of " + indexes[0].shown_format() + ", and dataset_options::format is " +
+                                shown_format(format),
                             where{shown_url(file), std::nullopt, {}});
 }
 
-MILLRACE_INLINE void listed_index::check_fields(const index_set& indexes, const dataset_format& format) {
-  if (format.shards() == nullptr) return;
+MILLRACE_INLINE void listed_index::check_fields(const index_set& indexes, const shard_format& format) {
   struct known {
     std::string meaning;
     std::size_t shard = 0;
@@ -204,10 +188,10 @@ MILLRACE_INLINE void listed_index::check_fields(const index_set& indexes, const 
   std::size_t first = 0;
   for (std::size_t i = 0; i < indexes.size(); ++i) {
     if (indexes[i].samples() == 0) continue;
-    std::vector<shard_field> its = format.shards()->fields(indexes[i]);
+    std::vector<shard_field> its = format.fields(indexes[i]);
     if (its.empty() || its == before) continue;
     const auto fail = [&](std::size_t shard, const std::string& why) {
-      throw configuration_error(std::string(format.shards()->name()) + ": " + why +
+      throw configuration_error(std::string(format.name()) + ": " + why +
                                     ": all shards of a dataset have the same fields",
                                 where{indexes[shard].name(), std::nullopt, {}});
     };
@@ -373,7 +357,7 @@ MILLRACE_INLINE void listed_index::take_from_others(const index_parts& parts, st
                                                     std::vector<shard_index>& made) const {
   std::erase_if(missing, [&](const shard& s) {
     std::optional<shard_index> there = parts.find(indexer_.name_of(s), s);
-    if (!there || !there->is_of(indexer_.format())) return false;
+    if (!there || !there->is_of(indexer_.format().name(), indexer_.format().settings())) return false;
     made.push_back(std::move(*there));
     return true;
   });

@@ -39,7 +39,7 @@ MILLRACE_INLINE reading_estimate::reading_estimate(const index_set& indexes, con
       const sample_place& place = one.at(k).place;
       const auto number = static_cast<std::size_t>(place.ordinal);
       const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
-      if (of_objects(indexes.format())) {
+      if (indexes.of_objects()) {
         here.used += static_cast<double>(index.end(number));
       } else if (index.row_arrays() != nullptr) {
         here.used += static_cast<double>(index.end(number) - index.offset(number));

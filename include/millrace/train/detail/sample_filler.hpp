@@ -15,14 +15,12 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/decode/array.hpp>
-#include <millrace/index/detail/record_index.hpp>
-#include <millrace/index/shard_format.hpp>
+#include <millrace/formats/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/order/sample_order.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/sample.hpp>
-#include <millrace/tar/reader.hpp>
 #include <millrace/text/entity_tag.hpp>
 #include <millrace/train/detail/epochs_source.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
@@ -36,7 +34,7 @@ class sample_filler {
  public:
   /// `source` must outlive it. With `verify` fields are compared with the index's checksums.
   sample_filler(const epochs_source& source, bool verify) : source_(source), verify_(verify) {
-    for (const epochs_source::dataset& set : source_.sets) readers_.emplace_back(set.shards);
+    for (const epochs_source::dataset& set : source_.sets) readers_.emplace_back(set.format);
   }
 
   /// What reads the groups of data set `d`.
@@ -61,7 +59,7 @@ class sample_filler {
 
   shard object_of(const slice_piece::range& r) const {
     const shard_index& index = source_.index(r.shard);
-    if (!of_objects(index.format())) return object_of(r.shard);
+    if (!index.of_objects()) return object_of(r.shard);
     shard_index::object o = index.object_at(static_cast<std::size_t>(r.ordinal), r.field);
     std::string url = source_.url(r.shard);
     if (!index.name().empty()) url += '/';
@@ -85,32 +83,36 @@ class sample_filler {
     return std::make_shared<const shard>(std::move(object));
   }
 
-  /// From what was read: `r`, the first of its ranges; `rows`: of the index, that have it, null where of_objects() or
-  /// in memory.
-  void fill(Sample& s, const shard_index::rows* its, const sample_place& place, std::uint64_t epoch,
+  /// From what was read: `r`, the first of its ranges; `rows`: of the index, that have it, null for objects and arrays.
+  void fill(Sample& s, const shard_index::rows* rows, const sample_place& place, std::uint64_t epoch,
             const slice_piece::range& r) {
     const shard_index& index = source_.index(place.shard);
     const auto number = static_cast<std::size_t>(place.ordinal);
-    if (of_objects(index.format())) return fill_of_objects(s, index, place, epoch, &r);
+    if (index.of_objects()) return fill_of_objects(s, index, place, epoch, &r);
     if (index.row_arrays() != nullptr) return fill_of_rows(s, index, place, epoch);
-    if (index.format() == sample_format::described) return fill_of_described(s, *its, index, place, epoch, r);
-    const shard_index::rows& rows = *its;
-    s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
+    s.from = origin(named(place.shard, epoch), rows->offset(number), place.ordinal);
     s.from.copy = place.copy;
-    s.key = index.format() == sample_format::tar ? key_of(s, rows, index, number, r) : index.key(number);
-    const std::size_t fields = rows.field_count(number);
-    s.fields.reserve(fields);
-    const bytes& all = text_of(r);
-    for (std::size_t i = 0; i < fields; ++i) {
-      const shard_index::field f = rows.field_at(number, i);
-      bytes body = slice_of(s, r, f);
-      if (verify_ && index.has_checksums()) verify(s, f, body, index.is_packed());
-      if (index.format() == sample_format::recordio) body = recordio_data(body, s.from.at(s.key));
-      if (MILLRACE_UNLIKELY(f.extension.find('.') != std::string_view::npos)) note_dotted(s, f.extension);
-      s.fields.emplace_back(std::string(f.extension), std::move(body));
+    s.key = index.key(number);
+    if (r.of != nullptr && r.of->data.samples != nullptr) {
+      r.of->data.samples->fill(s, number);
+      given_ += byte_size(s);
+      for (const field& f : s.fields) f.data.set_given(given_);
+      return;
     }
-    given_ += rows.end(number) - rows.offset(number);
-    all.set_given(given_);
+    const bytes record = slice_of(s, r, *rows, number);
+    const bool by_fields = index.layout() == row_layout::fields;
+    const bool check = verify_ && index.has_checksums();
+    if (check && !by_fields) verify(s, rows->field_at(number, 0), record, true, index.is_packed());
+    const std::size_t d = source_.dataset_of(place.shard);
+    const auto reader = r.of != nullptr ? r.of->reader : readers_[d].of(index, place.shard - source_.sets[d].first);
+    reader->fill(s, *rows, number, record);
+    for (std::size_t i = 0; by_fields && i < s.fields.size(); ++i) {
+      const std::string& extension = s.fields[i].extension;
+      if (check) verify(s, rows->field_at(number, i), s.fields[i].data, false, false);
+      if (MILLRACE_UNLIKELY(extension.find('.') != std::string::npos)) note_dotted(s, extension);
+    }
+    given_ += record.size();
+    text_of(r).set_given(given_);
   }
   void fill_of_rows(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch) {
     const auto number = static_cast<std::size_t>(place.ordinal);
@@ -129,38 +131,18 @@ class sample_filler {
  private:
   /// What was read: the range, or the text of its group.
   static const bytes& text_of(const slice_piece::range& r) { return r.of != nullptr ? r.of->data.text : r.data; }
-  /// What the index says of `s`, of what was read.
-  static bytes slice_of(const Sample& s, const slice_piece::range& r, const shard_index::field& f) {
+  /// The bytes of `s`, of what was read.
+  static bytes slice_of(const Sample& s, const slice_piece::range& r, const shard_index::rows& rows,
+                        std::size_t number) {
     const bytes& all = text_of(r);
-    const std::uint64_t at = f.offset - (r.of != nullptr ? r.of->begin : r.begin);
-    if (at > all.size() || f.size > all.size() - at) {
+    const std::uint64_t at = rows.offset(number) - (r.of != nullptr ? r.of->begin : r.begin);
+    const std::uint64_t size = rows.end(number) - rows.offset(number);
+    if (at > all.size() || size > all.size() - at) {
       throw archive_error("the group has " + std::to_string(all.size()) + " bytes, and the sample ends at byte " +
-                              std::to_string(at + f.size) + " of it, as in the index",
+                              std::to_string(at + size) + " of it, as in the index",
                           s.from.at(s.key));
     }
-    return all.slice(static_cast<std::size_t>(at), static_cast<std::size_t>(f.size));
-  }
-  void fill_of_described(Sample& s, const shard_index::rows& rows, const shard_index& index, const sample_place& place,
-                         std::uint64_t epoch, const slice_piece::range& r) {
-    const auto number = static_cast<std::size_t>(place.ordinal);
-    s.from = origin(named(place.shard, epoch), rows.offset(number), place.ordinal);
-    s.from.copy = place.copy;
-    s.key = index.key(number);
-    if (r.of != nullptr && r.of->data.samples != nullptr) {
-      r.of->data.samples->fill(s, number);
-      given_ += byte_size(s);
-      for (const field& f : s.fields) f.data.set_given(given_);
-      return;
-    }
-    const shard_index::field f = rows.field_at(number, 0);
-    const bytes& all = text_of(r);
-    const bytes record = slice_of(s, r, f);
-    if (verify_ && index.has_checksums()) verify(s, f, record, index.is_packed());
-    const std::size_t d = source_.dataset_of(place.shard);
-    const auto reader = r.of != nullptr ? r.of->reader : readers_[d].of(index, place.shard - source_.sets[d].first);
-    reader->fill(s, number, record);
-    given_ += f.size;
-    all.set_given(given_);
+    return all.slice(static_cast<std::size_t>(at), static_cast<std::size_t>(size));
   }
   /// `first`: of its ranges, one an object.
   void fill_of_objects(Sample& s, const shard_index& index, const sample_place& place, std::uint64_t epoch,
@@ -173,38 +155,16 @@ class sample_filler {
     for (std::size_t i = 0; i < fields; ++i) {
       s.fields.emplace_back(std::string(index.field_at(number, i).extension), first[i].data);
     }
-    if (index.format() != sample_format::classes) return;
-    const std::uint64_t before = source_.sets[source_.dataset_of(place.shard)].first;
-    s.fields.emplace_back("cls", bytes::copy(std::to_string(place.shard - before)));
+    const epochs_source::dataset& set = source_.sets[source_.dataset_of(place.shard)];
+    if (set.format->of_classes()) s.fields.emplace_back("cls", bytes::copy(std::to_string(place.shard - set.first)));
   }
-  /// The key, from the header of the sample's first member: the index knows its hash alone.
-  static std::string key_of(const Sample& s, const shard_index::rows& rows, const shard_index& index,
-                            std::size_t number, const slice_piece::range& r) {
-    const std::uint64_t begin = rows.offset(number);
-    const shard_index::field first = rows.field_at(number, 0);
-    const auto head = static_cast<std::size_t>(first.offset + first.size - begin);
-    tar::reader_options how;
-    how.start = begin;
-    how.max_member_bytes = UINT64_MAX;  // they have been read
-    tar::reader reader(s.from.from->shown(), how);
-    reader.feed(r.data.slice(static_cast<std::size_t>(begin - r.begin), head));
-    tar::entry e;
-    bool found = false;
-    while (!found && reader.next(e)) found = e.is_regular() && sample_name::parse(e.name).is_sample();
-    std::string key(found ? sample_name::parse(e.name).key() : std::string_view());
-    // Headers that foreign indexes do not know of may give a member another name.
-    const bool known = index.has_keys() && index.has_headers();
-    if (known && (!found || key_hash(key) != rows.key_hash(number))) {
-      throw stale_index_error("the index \"" + index.name() + "\" has another sample at this place", s.from.at(key));
-    }
-    return key;
-  }
-  static void verify(const Sample& s, const shard_index::field& f, const bytes& body, bool packed) {
+  static void verify(const Sample& s, const shard_index::field& f, const bytes& body, bool record, bool packed) {
     const std::uint32_t is = body.crc32c();
     if (is == f.crc) return;
     char text[64];
     std::snprintf(text, sizeof text, "%08x and not %08x", is, f.crc);
-    throw archive_error("the CRC32C of field \"" + std::string(f.extension) + "\" is " + text + " as in the index" +
+    const std::string of = record ? "the record" : "field \"" + std::string(f.extension) + '"';
+    throw archive_error("the CRC32C of " + of + " is " + text + " as in the index" +
                             (packed ? ", at this byte of the unpacked text" : ""),
                         where{s.from.from->shown(), f.offset, s.key});
   }

@@ -11,8 +11,8 @@
 
 #include <millrace/base/units.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/formats/shard_format.hpp>
 #include <millrace/index/index_set.hpp>
-#include <millrace/index/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/order/sample_order.hpp>
@@ -57,7 +57,7 @@ class slice_piece {
   class group {
    public:
     group() = default;
-    std::shared_ptr<const shard_reader> reader;  // of a shard_format; of records null
+    std::shared_ptr<const shard_reader> reader;  // null where nothing is read, as in estimates
     std::uint64_t shard = 0;
     std::size_t number = 0;   // in its shard
     std::uint64_t begin = 0;  // bytes of the text
@@ -110,7 +110,7 @@ class slice_piece {
     for (const std::size_t i : by_place) {
       const sample_place& place = samples_[i].place;
       const shard_index& index = indexes[static_cast<std::size_t>(place.shard)];
-      if (index.format() == sample_format::arrays) {  // one, of all rows; its length is that of them together
+      if (index.row_arrays() != nullptr) {  // one, of all rows; its length is that of them together
         if (ranges_.empty()) ranges_.emplace_back(place.shard);
         std::vector<std::uint64_t>& rows = ranges_.back().rows;
         if (!rows.empty() && place.ordinal < rows.back()) continue;  // a copy of the sample before
@@ -120,7 +120,7 @@ class slice_piece {
                               index.offset(static_cast<std::size_t>(place.ordinal));
         continue;
       }
-      if (of_objects(index.format())) {
+      if (index.of_objects()) {
         samples_[i].range = ranges_.size();
         samples_[i].ranges = index.field_count(static_cast<std::size_t>(place.ordinal));
         for (std::size_t k = 0; k < samples_[i].ranges; ++k) {

@@ -20,7 +20,8 @@
 #include <millrace/base/units.hpp>
 #include <millrace/decode/array.hpp>
 #include <millrace/decode/array.ipp>
-#include <millrace/index/array_shards.hpp>
+#include <millrace/formats/array_shards.hpp>
+#include <millrace/formats/detail/record_scanner.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/shards/storage.hpp>
@@ -79,16 +80,6 @@ MILLRACE_INLINE std::vector<shard_field> field_described(const shard_index& inde
   return {shard_field(name, type)};
 }
 
-/// A sample is one field: all of its bytes.
-class whole_reader final : public shard_reader {
- public:
-  explicit whole_reader(const char* field) : field_(field) {}
-  void fill(sample& s, std::size_t, const bytes& record) const override { s.fields.emplace_back(field_, record); }
-
- private:
-  const char* field_;
-};
-
 MILLRACE_INLINE bool ends_in(std::string_view url, std::string_view ending) noexcept {
   return url.size() > ending.size() && url.substr(url.size() - ending.size()) == ending;
 }
@@ -97,18 +88,19 @@ class npy_scanner final : public shard_scanner {
  public:
   npy_scanner(const shard_format& format, std::string name, const shard& object, const npy_shards_options& options)
       : sums_(format, std::move(name)), object_(object), options_(options) {}
-  void add(std::string_view piece) override {
+  void add(const bytes& its) override {
+    std::string_view piece = its.view();
     if (!known_) {
       const std::size_t missing = std::min(12 + largest_npy_header - head_.size(), piece.size());
       head_ += piece.substr(0, missing);
       if (head_.size() < 12 + largest_npy_header) return;
-      begin();
+      begin_rows();
       piece.remove_prefix(missing);
     }
     rows(piece);
   }
   shard_index finish(std::uint64_t size, std::string etag) override {
-    if (!known_) begin();
+    if (!known_) begin_rows();
     if (sums_.at() != end_ || sums_.builder.samples() != rows_) {
       fail("the file has " + std::to_string(size) + " bytes, and by its header " + std::to_string(end_), size);
     }
@@ -120,7 +112,7 @@ class npy_scanner final : public shard_scanner {
     throw decode_error(reason, where{object_.shown(), at, {}});
   }
   /// The head is there.
-  void begin() {
+  void begin_rows() {
     npy_layout layout;
     try {
       layout = npy_layout_of(head_);
@@ -199,8 +191,8 @@ class npy_format final : public shard_format {
                                          std::shared_ptr<const void>) const override {
     return std::make_unique<npy_scanner>(*this, std::move(its_name), object, options_);
   }
-  std::shared_ptr<const shard_reader> reader(const shard_index&) const override {
-    return std::make_shared<const whole_reader>("array");
+  std::shared_ptr<const shard_reader> reader(const shard_index& index) const override {
+    return std::make_shared<const record_reader>(index, "array");
   }
   std::vector<shard_field> fields(const shard_index& index) const override { return field_described(index, "array"); }
 
@@ -256,7 +248,8 @@ class megatron_scanner final : public shard_scanner {
     }
     sums_.builder.describe(name_of(type));
   }
-  void add(std::string_view piece) override {
+  void add(const bytes& its) override {
+    std::string_view piece = its.view();
     while (!piece.empty()) {
       begin_samples();
       sums_.add(piece);
@@ -396,8 +389,8 @@ class basic_megatron_format final : public shard_format {
     const std::string_view idx = at->second;
     return std::make_unique<megatron_scanner>(*this, std::move(its_name), object, options_, idx, std::move(metadata));
   }
-  std::shared_ptr<const shard_reader> reader(const shard_index&) const override {
-    return std::make_shared<const whole_reader>("tokens");
+  std::shared_ptr<const shard_reader> reader(const shard_index& index) const override {
+    return std::make_shared<const record_reader>(index, "tokens");
   }
   std::vector<shard_field> fields(const shard_index& index) const override { return field_described(index, "tokens"); }
   bool knows(const shard& left_out) const override { return ends_in(left_out.url, ".idx"); }

@@ -12,7 +12,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/decode/array.hpp>
-#include <millrace/index/shard_format.hpp>
+#include <millrace/formats/shard_format.hpp>
 #include <millrace/memory/bytes.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
@@ -76,5 +76,5 @@ mds_pixels mds_image(const bytes& field, const where& at = where());
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/index/mds.ipp>
+#include <millrace/formats/mds.ipp>
 #endif

@@ -32,10 +32,10 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/executor.hpp>
+#include <millrace/formats/mds.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/detail/text_frames.hpp>
-#include <millrace/index/mds.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/tar/entry.hpp>
 #include <millrace/text/json_leaves.hpp>
@@ -245,7 +245,8 @@ class mds_scanner final : public shard_scanner {
   }
   bool packed() const noexcept override { return true; }  // hashes
   bool verifies() const noexcept override { return !hashes_.empty(); }
-  void add(std::string_view piece) override {
+  void add(const bytes& its) override {
+    std::string_view piece = its.view();
     for (const object_hash& h : hashes_) h.is->add(piece);
     size_ += piece.size();
     if (unpacker_ == nullptr) return add_text(piece);
@@ -437,7 +438,7 @@ class mds_reader final : public shard_reader {
     for (const std::size_t i : order_) all.emplace_back(columns_.all[i].name, columns_.all[i].encoding);
     return all;
   }
-  void fill(sample& s, std::size_t, const bytes& record) const override {
+  void fill(sample& s, const shard_index::rows&, std::size_t, const bytes& record) const override {
     std::vector<std::size_t> ends;
     ends.reserve(columns_.all.size() + 1);
     const std::size_t head = 4 * columns_.variable;
@@ -459,7 +460,7 @@ class mds_reader final : public shard_reader {
       s.fields.emplace_back(columns_.all[i].name, record.slice(ends[i], ends[i + 1] - ends[i]));
     }
   }
-  unpacked_group unpack(std::size_t, const std::vector<bytes>& parts) const override {
+  unpacked_group unpack(const shard&, std::size_t, const std::vector<bytes>& parts) const override {
     const auto size = static_cast<std::size_t>(text_size_);
     writable_bytes into = writable_bytes::allocate(size);
     std::string_view in = parts.front().view();

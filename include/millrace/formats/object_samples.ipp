@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,27 +13,14 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/index/detail/little_endian.hpp>
-#include <millrace/index/detail/object_index.hpp>
+#include <millrace/formats/object_samples.hpp>
+#include <millrace/index/sample_index_builder.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/text/entity_tag.hpp>
 
-namespace millrace::inline MILLRACE_ABI::detail {
+namespace millrace::inline MILLRACE_ABI {
 
-/// A quoted MD5 in 16 bytes; false for another ETag.
-MILLRACE_INLINE bool pack_etag(std::string_view etag, std::string& out) {
-  if (etag.size() != 34 || etag.front() != '"' || etag.back() != '"') return false;
-  char packed[16] = {};
-  for (std::size_t i = 0; i < 32; ++i) {
-    const char c = etag[i + 1];
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit && (c < 'a' || c > 'f')) return false;
-    const int value = digit ? c - '0' : c - 'a' + 10;
-    packed[i / 2] = static_cast<char>(packed[i / 2] << 4 | value);
-  }
-  out.append(packed, 16);
-  return true;
-}
+namespace detail {
 
 MILLRACE_INLINE void object_index_builder::add(const shard& object) {
   const where at{object.shown(), std::nullopt, {}};
@@ -47,52 +34,30 @@ MILLRACE_INLINE void object_index_builder::add(const shard& object) {
   }
   if (!object.size) throw configuration_error("dataset: the list does not say how long this object is", at);
   const std::string_view path = std::string_view(object.url).substr(prefix_.size());
-  entry e;
-  e.at = texts_.size();
-  e.size = *object.size;
-  e.path = static_cast<std::uint32_t>(path.size());
-  const std::size_t name = path.rfind('/') + 1;  // 0 without a folder
-  bool is_sample = false;
-  if (format_ == sample_format::folders) {
-    is_sample = name > 1 && name < path.size();
-    e.key = is_sample ? static_cast<std::uint32_t>(name - 1) : 0;
-  } else {
-    const sample_name parsed = sample_name::parse(path);
-    is_sample = parsed.is_sample();
-    e.key = static_cast<std::uint32_t>(parsed.key().size());
-    if (format_ == sample_format::classes) {
-      const std::size_t folder = path.find('/');
-      is_sample = is_sample && folder != std::string_view::npos && folder != 0;
-      e.folder = is_sample ? static_cast<std::uint32_t>(folder) : 0;
-    }
-  }
-  is_sample = is_sample && path[name] != '.';
-  if (!is_sample) {
+  const object_part part = format_->part(path);
+  if (part.key == 0) {
     if (passed_over_++ == 0) first_passed_over_ = object.shown();
     return;
   }
   if (path.size() > UINT16_MAX) throw index_error("the path is too long for an index", at);
-  if (e.size >> 40 != 0) throw index_error("an object of 1 TiB or more cannot be indexed", at);
+  if (*object.size >> 40 != 0) throw index_error("an object of 1 TiB or more cannot be indexed", at);
+  entry e;
+  e.at = texts_.size();
+  e.size = *object.size;
+  e.path = static_cast<std::uint32_t>(path.size());
+  e.key = static_cast<std::uint32_t>(part.key);
+  e.folder = static_cast<std::uint32_t>(part.folder);
   texts_ += path;
-  // Its ETag, as in the index.
-  const std::size_t marker = texts_.size();
-  texts_ += static_cast<char>(static_cast<unsigned char>(shard_index::packed_etag));
-  if (!pack_etag(object.etag, texts_)) {
-    if (object.etag.size() >= shard_index::packed_etag) throw index_error("the ETag is too long for an index", at);
-    texts_[marker] = static_cast<char>(static_cast<unsigned char>(object.etag.size()));
-    texts_ += object.etag;
+  if (!sample_index_builder::pack_etag(object.etag, texts_)) {
+    throw index_error("the ETag is too long for an index", at);
   }
   entries_.push_back(e);
 }
 
 MILLRACE_INLINE std::string object_index_builder::passed_over() const {
   if (passed_over_ == 0) return {};
-  std::string rule = "lie in folders";
-  if (format_ == sample_format::objects) rule.clear();
-  if (format_ == sample_format::classes) rule += " and ";
-  if (format_ != sample_format::folders) rule += "have names of key, dot and extension";
   return std::to_string(passed_over_) + (passed_over_ == 1 ? " object is" : " objects are") +
-         " left out, as samples of sample_format::" + format_name(format_) + ' ' + rule + ": the first is " +
+         " left out, as by their names they are no samples of " + shown_format(*format_) + ": the first is " +
          first_passed_over_;
 }
 
@@ -116,56 +81,65 @@ MILLRACE_INLINE index_set object_index_builder::finish() {
 
 /// Of entries [first, end), which have one folder.
 MILLRACE_INLINE shard_index object_index_builder::index_of(std::size_t first, std::size_t end) {
-  shard_index out;
-  out.name_ = folder_of(entries_[first]);
-  out.format_ = format_;
-  out.flags_ = shard_index::with_keys;
-  const std::size_t skipped = out.name_.empty() ? 0 : out.name_.size() + 1;
-  std::map<std::string, std::uint32_t, std::less<>> extensions;
-  out.objects_.reserve(end - first);
+  const std::string_view folder = folder_of(entries_[first]);
+  sample_index_builder out(*format_, std::string(folder));
+  const std::size_t skipped = folder.empty() ? 0 : folder.size() + 1;
   for (std::size_t i = first; i < end; ++i) {
     const entry& e = entries_[i];
     const std::string_view path = path_of(e);
-    const auto fail = [&](const std::string& reason) {
-      throw index_error(reason, where{prefix_ + std::string(path), std::nullopt, {}});
-    };
-    const bool opens = i == first || key_of(e) != key_of(entries_[i - 1]);
-    if (opens) out.firsts_.push_back(static_cast<std::uint32_t>(out.objects_.size()));
-    std::string extension(path.substr(e.key + 1));
-    if (format_ != sample_format::folders) extension = sample_name::parse(path).lower_extension();
-    if (format_ == sample_format::classes && extension == "cls") {
-      fail("the sample has an object \"cls\", and sample_format::classes gives it a field of this name: use "
-           "sample_format::objects");
+    if (i == first || key_of(e) != key_of(entries_[i - 1])) out.begin_sample();
+    std::string field = format_->part(path).field;
+    std::string refused;
+    if (format_->of_classes() && field == "cls") {
+      refused = "the sample has an object \"cls\", and class_folders() gives it a field of this name: use "
+                "object_samples()";
+    } else {
+      const std::string_view tag = std::string_view(texts_).substr(static_cast<std::size_t>(e.at) + path.size());
+      refused = out.add_object(std::move(field), path.substr(skipped),
+                               tag.substr(0, sample_index_builder::packed_bytes(tag)), e.size);
     }
-    if (extension == "__key__" || extension == "__url__" || extension == "__bad__" || extension == "__local_path__") {
-      fail("the extension \"" + extension + "\" stands for what a sample has beside its objects");
-    }
-    if (out.objects_.size() - out.firsts_.back() >= 4096) fail("the sample has more than 4096 objects");
-    const auto at = extensions.try_emplace(extension, static_cast<std::uint32_t>(extensions.size()));
-    if (at.second) out.extensions_.push_back(extension);
-    shard_index::object_row row;
-    row.extension = at.first->second;
-    if (row.extension >> 24 != 0) fail("too many different extensions for an index");
-    for (std::size_t k = out.firsts_.back(); k < out.objects_.size(); ++k) {
-      if (out.objects_[k].extension == row.extension) {
-        fail("the sample has two objects with the extension \"" + extension + "\"");
-      }
-    }
-    row.size = e.size;
-    row.path = static_cast<std::uint32_t>(out.paths_.size());
-    append_le(out.paths_, path.size() - skipped, 2);
-    out.paths_ += path.substr(skipped);
-    const auto tag = static_cast<std::size_t>(e.at) + path.size();
-    const auto length = static_cast<std::size_t>(read_le(texts_, tag, 1));
-    out.paths_.append(texts_, tag, 1 + (length == shard_index::packed_etag ? 16 : length));
-    if (out.paths_.size() > UINT32_MAX) fail("too many objects for an index of one folder");
-    out.object_size_ += e.size;
-    out.objects_.push_back(row);
+    if (!refused.empty()) throw index_error(refused, where{prefix_ + std::string(path), std::nullopt, {}});
   }
-  out.firsts_.shrink_to_fit();
-  out.paths_.shrink_to_fit();
-  return out;
+  return out.finish_objects();
 }
+
+/// See object_samples() and class_folders().
+class object_format : public shard_format {
+ public:
+  std::string_view name() const noexcept override { return "objects"; }
+  bool of_objects() const noexcept override { return true; }
+  object_part part(std::string_view path) const override {
+    const std::size_t name = path.rfind('/') + 1;  // 0 without a folder
+    const sample_name parsed = sample_name::parse(path);
+    if (!parsed.is_sample() || path[name] == '.') return {};
+    return object_part(parsed.key().size(), 0, parsed.lower_extension());
+  }
+  std::shared_ptr<const shard_reader> reader(const shard_index& /*index*/) const override { return nullptr; }
+};
+
+class class_format final : public object_format {
+ public:
+  std::string_view name() const noexcept override { return "classes"; }
+  bool of_classes() const noexcept override { return true; }
+  object_part part(std::string_view path) const override {
+    object_part its = object_format::part(path);
+    const std::size_t folder = path.find('/');
+    if (its.key == 0 || folder == std::string_view::npos || folder == 0) return {};
+    its.folder = folder;
+    return its;
+  }
+};
+
+/// See sample_folders().
+class folder_format final : public object_format {
+ public:
+  std::string_view name() const noexcept override { return "folders"; }
+  object_part part(std::string_view path) const override {
+    const std::size_t name = path.rfind('/') + 1;
+    if (name <= 1 || name == path.size() || path[name] == '.') return {};
+    return object_part(name - 1, 0, std::string(path.substr(name)));
+  }
+};
 
 /// Counts through the objects of several indexes.
 class object_walk {
@@ -238,4 +212,16 @@ MILLRACE_INLINE void check_objects(const index_set& indexes, const index_set& li
   }
 }
 
-}  // namespace millrace::detail
+}  // namespace detail
+
+MILLRACE_INLINE std::shared_ptr<const shard_format> object_samples() {
+  return std::make_shared<const detail::object_format>();
+}
+MILLRACE_INLINE std::shared_ptr<const shard_format> class_folders() {
+  return std::make_shared<const detail::class_format>();
+}
+MILLRACE_INLINE std::shared_ptr<const shard_format> sample_folders() {
+  return std::make_shared<const detail::folder_format>();
+}
+
+}  // namespace millrace

@@ -7,7 +7,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/device/tensor.hpp>
-#include <millrace/index/shard_format.hpp>
+#include <millrace/formats/shard_format.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
 
@@ -53,5 +53,5 @@ MILLRACE_COROUTINE std::shared_ptr<const shard_format> megatron(megatron_options
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/index/array_shards.ipp>
+#include <millrace/formats/array_shards.ipp>
 #endif

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,7 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
-#include <millrace/index/sample_format.hpp>
+#include <millrace/index/sample_index_builder.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/shards/sample.hpp>
@@ -25,14 +26,25 @@ namespace millrace::inline MILLRACE_ABI {
 class shard_scanner {
  public:
   virtual ~shard_scanner() = default;
+  /// Before all others: `head` is the first bytes, which add() gets, too. `total`: the size of an object of which any
+  /// range can be read. Errors: as of add().
+  virtual void begin(std::string_view /*head*/, std::optional<std::uint64_t> /*total*/) {}
   /// The next bytes. Throws archive_error for what is damaged, decode_error for what cannot be read.
-  virtual void add(std::string_view piece) = 0;
-  /// Whether add() unpacks or computes so much that a pool should do it.
+  virtual void add(const bytes& piece) = 0;
+  /// True if add() unpacks or computes so much that a pool should do it.
   virtual bool packed() const noexcept { return false; }
-  /// Whether finish() has compared every byte with checksums of the data's own: then the shard is read once.
+  /// True if finish() has compared every byte with checksums of the data's own: then the shard is read once.
   virtual bool verifies() const noexcept { return false; }
+  /// A scanner that reads headers alone: the bytes of its next request, else 0.
+  virtual std::size_t hop() const noexcept { return 0; }
+  /// The next byte that it needs, where `at` would be the next one. Not before `at`.
+  virtual std::uint64_t next(std::uint64_t at) { return at; }
+  /// True if nothing that may follow changes the index.
+  virtual bool done() const noexcept { return false; }
   /// All bytes have come, `size` of them, of the version `etag`. Errors: as of add().
   virtual shard_index finish(std::uint64_t size, std::string etag) = 0;
+  /// After finish(): what is odd about the shard and no error, for the log. `once`: said once in a process.
+  virtual std::string warning(bool /*once*/) const { return {}; }
 };
 
 /// Samples that were unpacked together.
@@ -70,15 +82,17 @@ class shard_reader {
  public:
   virtual ~shard_reader() = default;
   /// Appends the fields of sample `number` to `s`, which has its key and its place. `record` has the bytes of the
-  /// sample that the index says, whose checksum has been compared: the fields are slices of it. Errors name
-  /// s.from.at(s.key). Not called where unpack() returns samples.
-  MILLRACE_INLINE virtual void fill(sample& s, std::size_t number, const bytes& record) const;
+  /// sample that the index says, whose checksum has been compared: the fields are slices of it. `rows`, of the index,
+  /// have the sample. Errors name s.from.at(s.key). Not called where unpack() returns samples.
+  MILLRACE_INLINE virtual void fill(sample& s, const shard_index::rows& rows, std::size_t number,
+                                    const bytes& record) const;
   /// Of an index with groups: the ranges of the object that group `g` is unpacked from, one at least and none empty;
   /// each is one request. By default what the index says, in one.
   MILLRACE_INLINE virtual std::vector<object_range> ranges(const shard_index& index, std::size_t g) const;
-  /// Unpacks group `g` from these ranges. Throws archive_error or decode_error where they are damaged: they are then
-  /// read once more. Where text is returned it has as many bytes as the index says.
-  MILLRACE_INLINE virtual unpacked_group unpack(std::size_t g, const std::vector<bytes>& parts) const;
+  /// Unpacks group `g` from these ranges of `object`. Throws archive_error or decode_error if they are damaged: they
+  /// are then read once more. Text that is returned has as many bytes as the index says.
+  MILLRACE_INLINE virtual unpacked_group unpack(const shard& object, std::size_t g,
+                                                const std::vector<bytes>& parts) const;
 };
 
 /// A field of a shard's samples.
@@ -92,9 +106,20 @@ class shard_field {
   friend bool operator==(const shard_field&, const shard_field&) = default;
 };
 
-/// A format of shards that dataset_options::format takes, and that millrace.hpp does not know: mds() for one. All that
-/// epochs() promises holds for it, as the index says where each sample lies. One object may be used by any number of
-/// datasets; its functions may be called by several threads at once.
+/// The part that an object has in a sample, of a format whose samples are objects.
+class object_part {
+ public:
+  object_part() = default;
+  object_part(std::size_t key_bytes, std::size_t folder_bytes, std::string called)
+      : key(key_bytes), folder(folder_bytes), field(std::move(called)) {}
+  std::size_t key = 0;     ///< bytes of the path that are the sample's key; 0: it is no part of a sample
+  std::size_t folder = 0;  ///< bytes of the path before a slash that name its index
+  std::string field;       ///< the name of the field that it is; as long as the path after the key and a dot or slash
+};
+
+/// A format of shards, which dataset_options::format takes: tar_shards(), line_shards(), mds(), or a program's own. All
+/// that epochs() promises holds for it, as the index says where each sample lies. One object may be used by any number
+/// of datasets; its functions may be called by several threads at once.
 ///
 /// An index has a row for each sample: bytes [offset, end) of the object, and their CRC32C. Where samples can only be
 /// read together, it has groups, too: [offset, end) are then bytes of the shard's text, which is what it would be
@@ -122,6 +147,8 @@ class shard_format {
   /// the size, as far as they are known by now; the index must have this name.
   MILLRACE_INLINE virtual std::unique_ptr<shard_scanner> scanner(std::string name, const shard& object,
                                                  std::shared_ptr<const void> metadata) const;
+  /// The bytes that shard_scanner::begin() needs to see, at most; more than a request has: all of the first one.
+  virtual std::size_t head_bytes() const noexcept { return SIZE_MAX; }
   /// Makes the index of a shard by ranges of it. What came over a network (storage::over_network()) may have been
   /// damaged there: what the index says must have been verified or read twice.
   MILLRACE_INLINE virtual task<shard_index> index(std::shared_ptr<const storage> from, shard object, std::string name,
@@ -132,35 +159,21 @@ class shard_format {
   /// samples are compared, and shards of which one lacks a field, or has it with another meaning, are a
   /// configuration_error. Empty: nothing is compared.
   virtual std::vector<shard_field> fields(const shard_index& /*index*/) const { return {}; }
+
+  /// True if objects are samples, or parts of them, and no shards: their index is made of the listing, by part(), and
+  /// of the other functions only name(), settings() and of_classes() are called.
+  virtual bool of_objects() const noexcept { return false; }
+  /// Of the object with this path, below the dataset's prefix.
+  virtual object_part part(std::string_view /*path*/) const { return {}; }
+  /// True if each folder is a class: samples then get its number, as text, in a field "cls".
+  virtual bool of_classes() const noexcept { return false; }
 };
 
-/// As messages name it.
-std::string format_name(const dataset_format& format);
-
-/// Makes the index of a shard of a shard_format.
-class sample_index_builder {
- public:
-  /// `name`: as it was given to shard_format::scanner() or index().
-  sample_index_builder(const shard_format& format, std::string name);
-
-  /// What shard_reader will need to know: up to 4 GiB of anything.
-  void describe(std::string_view description);
-  /// Begins a group, at this byte of the object. Before its first sample; an index with groups has samples in groups
-  /// only. Groups lie in the order of their bytes, which ranges() may contradict: for the index it is a number that
-  /// grows.
-  void begin_group(std::uint64_t at);
-  /// The next sample: bytes of the object, or of its text. Throws index_error where it begins before the one before it
-  /// ends, is larger than 4 GiB, or lies beyond 256 TiB; in a group it is not empty.
-  void add(std::uint64_t offset, std::uint64_t size, std::uint32_t crc = 0);
-  std::size_t samples() const noexcept { return index_.samples(); }
-  /// `end`: of the last group, in the object. `checksums`: whether every sample was given its CRC32C.
-  shard_index finish(std::uint64_t size, std::string etag, bool checksums, std::uint64_t end = 0);
-
- private:
-  [[noreturn]] void refuse(const std::string& reason, std::uint64_t offset) const;
-  shard_index index_;
-  std::uint64_t end_ = 0;  // of the last sample
-};
+/// The format's name with its settings, as messages name it.
+inline std::string shown_format(const shard_format& format) {
+  const std::string settings = format.settings();
+  return std::string(format.name()) + (settings.empty() ? "" : " (" + settings + ')');
+}
 
 namespace detail {
 
@@ -168,7 +181,7 @@ namespace detail {
 class shard_readers {
  public:
   explicit shard_readers(std::shared_ptr<const shard_format> format) noexcept : format_(std::move(format)) {}
-  /// Of shard `number`, with this index. Null where the dataset has no shard_format.
+  /// Of shard `number`, with this index.
   std::shared_ptr<const shard_reader> of(const shard_index& index, std::uint64_t number);
 
  private:
@@ -186,5 +199,5 @@ class shard_readers {
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/index/shard_format.ipp>
+#include <millrace/formats/shard_format.ipp>
 #endif

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <millrace/formats/shard_format.hpp>
+#include <millrace/index/shard_index.hpp>
+#include <millrace/memory/bytes.hpp>
+
+namespace millrace::test {
+
+/// The index that a scanner makes of a whole object, of version "v1", which comes in pieces of `piece` bytes.
+inline shard_index scanned(shard_scanner&& by, std::string_view object, std::size_t piece = SIZE_MAX) {
+  by.begin(object.substr(0, 512), std::nullopt);
+  for (std::size_t at = 0; at < object.size(); at += std::min(piece, object.size() - at)) {
+    by.add(bytes::copy(object.substr(at, piece)));
+  }
+  return by.finish(object.size(), "\"v1\"");
+}
+
+}  // namespace millrace::test
