@@ -83,8 +83,15 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/memory/pixel_pool.ipp>
 #include <millrace/memory/slab_pool.ipp>
 #include <millrace/order/detail/words.ipp>
+#include <millrace/order/epoch_fingerprint.ipp>
 #include <millrace/order/epoch_state.ipp>
+#include <millrace/order/rank_share.ipp>
+#include <millrace/order/sample_mix.ipp>
+#include <millrace/order/sample_order.ipp>
 #include <millrace/order/sample_selection.ipp>
+#include <millrace/order/shard_counts.ipp>
+#include <millrace/order/shard_deal.ipp>
+#include <millrace/order/shuffle_quality.ipp>
 #include <millrace/shards/disk_cache.ipp>
 #include <millrace/shards/fetch.ipp>
 #include <millrace/shards/file_storage.ipp>

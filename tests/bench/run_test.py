@@ -5,10 +5,12 @@
 
 import importlib.machinery
 import importlib.util
+import json
 import pathlib
 import subprocess
 import sys
 import unittest
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".").resolve()
 
@@ -66,21 +68,32 @@ class Parsing(unittest.TestCase):
         goals, _ = run.parsed("20 ms away, medians of 3\n" + line + "\n15 ms away, medians of 3\n" + line)
         self.assertEqual([g["what"] for g in goals], ["fetch / awscrt (20 ms away)", "fetch / awscrt (15 ms away)"])
 
-    def test_results_of_before(self):
-        """Every goal that a program has printed is found in what is kept of it."""
-        for path in sorted((ROOT / "bench/results").glob("*_bench.txt")):
-            text = path.read_text()
-            printed = sum(" goal " in line and line.rstrip().endswith(("PASS", "MISS")) for line in text.splitlines())
-            self.assertEqual(len(run.parsed(text)[0]), printed, path.name)
+    def test_results_that_are_kept(self):
+        """Every goal that a program printed is among its goals."""
+        for path in sorted((ROOT / "bench/results").glob("*_bench.json")):
+            result = json.loads(path.read_text())
+            printed = sum(" goal " in line and line.rstrip().endswith(("PASS", "MISS")) for line in result["output"])
+            self.assertEqual(len(result["goals"]), printed, path.name)
+            self.assertFalse(path.with_suffix(".txt").exists(), path.name)
 
 
 class Pages(unittest.TestCase):
     def test_missed_goals_and_origin_are_said(self):
-        text = run.page({"fetch_bench": run.PROGRAMS["fetch_bench"]}, {"fetch_bench": result(quick=True)}, {"fetch_bench"},
-                        None, {"fetch_bench"})
+        programs = {name: run.PROGRAMS[name] for name in ("fetch_bench", "device_bench")}
+        text = run.page(programs, {"fetch_bench": result(quick=True)}, {"device_bench"}, None, {"fetch_bench"})
         for part in ("### fetch_bench", "1.31 x", "**missed**", "its commit is unknown here", "2026-01-02", "quick",
-                     "--only fetch_bench --quick", "(results/fetch_bench.svg)", "(results/fetch_bench.txt)"):
+                     "--only fetch_bench --quick", "(results/fetch_bench.svg)", "(results/device_bench.txt)"):
             self.assertIn(part, text)
+
+    def test_a_result_is_written_as_it_is(self):
+        value = {"a": [{"b": [1, "[x"]}, {}], "c": {"d": []}, "output": ["x", ""], "e": None}
+        self.assertEqual(json.loads(run.as_json(value)), value)
+        self.assertIn('\n  {"b": [1, "[x"]},\n', run.as_json(value))
+
+    def test_pictures_are_svg(self):
+        text = run.picture("a & b", "s", [("<ours>", 1.0, run.OURS, 0.5, 2.0), ("theirs", 0, run.OTHERS, 0, 0)], 1)
+        self.assertEqual(len(xml.etree.ElementTree.fromstring(text)), 11)
+        self.assertIn(">a &amp; b<", text)
 
     def test_older_than_the_code(self):
         before, run.git = run.git, lambda *a: "commit" if a[0] == "cat-file" else "0123456789"

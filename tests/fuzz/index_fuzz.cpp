@@ -22,10 +22,8 @@
 #include <millrace/base/error.hpp>
 #include <millrace/formats/array_shards.hpp>
 #include <millrace/formats/mds.hpp>
-#include <millrace/index/dali_index.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
-#include <millrace/index/shard_list.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/order/epoch_state.hpp>
 
@@ -141,12 +139,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   streamed.world_size = 1;
   streamed.streamed.emplace().place = "1.2.3";
   attempt([&] { static_cast<void>(mill::epoch_state::parse(edited(streamed.text()))); });
-  attempt([&] {
-    const std::string list = R"({"wids_version":1,"shardlist":[{"url":"a.tar","nsamples":10,"filesize":1000}]})";
-    static_cast<void>(mill::read_shard_list(edited(list), "f"));
-  });
-  attempt([&] {
-    static_cast<void>(mill::read_dali_index(edited("v1.2 1\njpg 512 100 a.jpg cls 1536 2 a.cls\n"), "x", 4096, "f"));
-  });
   return 0;
 }

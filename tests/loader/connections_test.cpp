@@ -114,8 +114,7 @@ TEST_CASE("run() opens as many connections as it may while there is something to
 }
 
 TEST_CASE("limits that nothing could work with are refused") {
-  const http::engine_options bad[] = {
-      {.connections_per_host = 0}, {.connections = 0}, {.connections = -1}, {.receive_buffer = 0}};
+  const http::engine_options bad[] = {{.connections_per_host = 0}, {.connections = 0}, {.connections = -1}};
   for (const http::engine_options& limits : bad) {
     slow_origin server;
     for (const bool s3_urls : {true, false}) {

@@ -29,16 +29,12 @@ inline const char* name(loop_kind k) {
 /// Null where the kernel refuses io_uring altogether.
 inline std::unique_ptr<event_loop> make_loop(loop_kind k) {
   if (k == loop_kind::epoll) return make_event_loop({.force_epoll = true});
-  loop_options o;
   auto flavour = ring_loop::flavour::deferred;
   if (k == loop_kind::cooperative) flavour = ring_loop::flavour::cooperative;
   if (k == loop_kind::plain) flavour = ring_loop::flavour::plain;
-  if (k == loop_kind::tiny) {
-    o.ring_entries = 2;
-    o.completion_entries = 16;
-  }
+  const auto size = k == loop_kind::tiny ? ring_loop::entries{2, 16} : ring_loop::entries();
   int refused = 0;
-  return ring_loop::try_make(o, refused, flavour);
+  return ring_loop::try_make(refused, flavour, size);
 }
 
 /// A few turns that do not wait for the kernel.

@@ -42,7 +42,7 @@ struct lines {
 
 TEST_CASE("a refused ring means epoll, told once", "[loop]") {
   lines log;
-  const auto loop = make_event_loop({.log = lines::add, .log_context = &log, .pretend_ring_error = EPERM});
+  const auto loop = detail::make_loop_without_ring({.log = lines::add, .log_context = &log}, EPERM);
   CHECK(std::string(loop->backend()) == "epoll");
   turns(*loop, 2);
   REQUIRE(log.all.size() == 1);
@@ -67,7 +67,7 @@ TEST_CASE("a ring, where there is one, says nothing", "[loop]") {
 
 bool has_ring() {
   int refused = 0;
-  return ring_loop::try_make({}, refused) != nullptr;
+  return ring_loop::try_make(refused) != nullptr;
 }
 
 task<std::string> first_bytes(std::string path) {
@@ -211,7 +211,7 @@ TEST_CASE("a ring is of the flavour asked for, where the kernel has it", "[loop]
       MILLRACE_SKIP("this kernel refuses it");
     }
     int error = 0;
-    const std::unique_ptr<ring_loop> loop = ring_loop::try_make({}, error, f);
+    const std::unique_ptr<ring_loop> loop = ring_loop::try_make(error, f);
     REQUIRE(loop != nullptr);
     CHECK((loop->ring_flavour() == f));
   }

@@ -81,12 +81,12 @@ s3::credentials credentials_of(const json& c) {
 /// Signs one case of the aws-c-auth suite both ways and compares every intermediate text.
 void check_suite_case(const std::string& folder) {
   const json context = millrace::test::read_json(folder + "/context.json");
+  if (context.value("omit_session_token", false)) return;  // S3 signs the token
   const request_text r = parse_request(read_file(folder + "/request.txt"));
   s3::signing_options options;
   options.encode_path = true;  // the suite gives raw paths
   options.normalize_path = context.at("normalize").get<bool>();
   options.send_content_sha256 = context.at("sign_body").get<bool>();
-  options.sign_session_token = !context.value("omit_session_token", false);
   s3::signer signer(options);
 
   const std::string payload = signer.payload_sha256(r.body);

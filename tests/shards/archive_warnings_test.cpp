@@ -171,16 +171,6 @@ TEST_CASE("of many cut archives the first five are named and the others counted;
     if (i < 5) wanted += "millrace: untar: " + std::to_string(i) + cut_off;
   }
   CHECK(read(objects, untar()).said == wanted + "millrace: untar: 3 more archives with such warnings\n");
-  CHECK(read(objects, untar_plain({.report = false})).said.empty());
-  const outcome quiet = read(objects, untar({.members = {.report = false}}));
-  CHECK(quiet.members == 8);
-  CHECK(quiet.said.empty());
-}
-
-TEST_CASE("nothing is said of an object that may be empty and is") {
-  const outcome empty = read({object("empty.tar", std::string())}, untar({.members = {.allow_empty = true}}));
-  CHECK(empty.members == 0);
-  CHECK(empty.said.empty());
 }
 
 namespace {

@@ -100,9 +100,7 @@ task<std::string> members_of(stream<member> in) {
 std::string untarred(const source& s, cpu_pool* pool, unpack_options how = {}) {
   testing::virtual_loop loop;
   how.on = pool;
-  tar::archive_options quiet;
-  quiet.members.report = false;
-  return block_on(loop, members_of(s.chunks() | untar(quiet, how)));
+  return block_on(loop, members_of(s.chunks() | untar({}, how)));
 }
 
 task<std::string> text_of(stream<line_batch> in) {
@@ -172,13 +170,12 @@ TEST_CASE("it is the pool that unpacks, and plain data needs none") {
   text.objects = {test::compress("zstd", "one\ntwo\n")};
   unpack_options gone;
   lines_options gone_too;
-  tar::archive_options quiet;
   testing::virtual_loop loop;
   auto pool = std::make_unique<cpu_pool>(1);
   gone.on = *pool;
   gone_too.unpack.on = *pool;
-  auto from_packed = packed.chunks() | untar(quiet, gone);
-  auto from_plain = plain.chunks() | untar(quiet, gone);
+  auto from_packed = packed.chunks() | untar({}, gone);
+  auto from_plain = plain.chunks() | untar({}, gone);
   auto from_text = text.chunks() | lines(gone_too);
   pool.reset();
   CHECK_THAT(block_on(loop, members_of(std::move(from_packed))),

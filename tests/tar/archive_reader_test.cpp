@@ -185,12 +185,12 @@ TEST_CASE("zip and cpio members respect the limits") {
     const outcome large = read_any(text, {.members = {.max_member_bytes = 99999}});
     CHECK(large.error.find("max_member_bytes") != std::string::npos);
     CHECK(large.members.empty());
-    CHECK(read_any(text, {.members = {.max_name_bytes = 3}}).error == "a name is longer than max_name_bytes");
     CHECK(read_any(text, {.members = {.max_member_bytes = 100000}}).members.size() == 1);
   }
-  const std::string bomb = test::pack("zip", {{"name", std::string(30000000, '\0')}});
-  CHECK(read_any(bomb, {.max_ratio = 500, .free_bytes = MiB}).error ==
-        "the object unpacks to more than max_ratio times its size");
+  const std::string bomb = test::pack("zip", {{"name", std::string(70 * MiB, '\0')}});
+  CHECK(read_any(bomb, {.max_ratio = 500}).error == "the object unpacks to more than max_ratio times its size");
+  const std::string long_name = test::pack("newc", {{std::string(4097, 'n'), "x"}});
+  CHECK(read_any(long_name).error == "a name is longer than 4096 bytes");
 }
 
 TEST_CASE("cpio links are distinguished from files") {
@@ -235,7 +235,6 @@ TEST_CASE("archive_reader resumes plain tars in the middle") {
 
 TEST_CASE("archive_reader says what it cannot read") {
   CHECK(read_any("").error == "the object is empty, not an archive");
-  CHECK(read_any("", {.members = {.allow_empty = true}}).error.empty());
   const outcome xml = read_any("<?xml version=\"1.0\"?><Error><Code>SlowDown</Code></Error>");
   CHECK(xml.error.find("not an archive of a known kind, but XML or HTML") == 0);
   CHECK(xml.error_offset == 0u);

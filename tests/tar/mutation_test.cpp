@@ -18,7 +18,7 @@ namespace {
 using namespace millrace;
 using test::outcome;
 
-constexpr tar::reader_options limits{.max_member_bytes = 20000, .max_name_bytes = 300, .max_pax_bytes = 3000};
+constexpr tar::reader_options limits{.max_member_bytes = 20000};
 
 std::vector<std::string> seeds() {
   using test::pax_header;
@@ -80,7 +80,6 @@ TEST_CASE("tar reader withstands mutated archives") {
   for (int i = 0; i < 6000; ++i) {
     const std::string text = mutated(originals[random.below(originals.size())], random);
     tar::reader_options options = limits;
-    options.report_sparse = random.below(2) == 0;
     options.concatenated = random.below(4) == 0;
     const outcome one = test::read_tar(text, options, {1 + static_cast<std::size_t>(random.below(2000)), 0});
     const outcome two =
@@ -92,8 +91,8 @@ TEST_CASE("tar reader withstands mutated archives") {
     std::uint64_t last = 0;
     for (const test::member& m : one.members) {
       const bool sane =
-          m.name.size() <= limits.max_name_bytes && m.body.size() <= limits.max_member_bytes &&
-          m.header_offset >= last && m.header_offset < m.data_offset && m.data_offset + m.size <= text.size() &&
+          m.name.size() <= 4096 && m.body.size() <= limits.max_member_bytes && m.header_offset >= last &&
+          m.header_offset < m.data_offset && m.data_offset + m.size <= text.size() &&
           (m.body.empty() || m.body.size() == m.size) &&
           (m.body.empty() || text.compare(static_cast<std::size_t>(m.data_offset), m.body.size(), m.body) == 0);
       if (!sane) {

@@ -192,9 +192,6 @@ struct image_options {
   bool reduced_jpegs = true;    ///< decodes JPEGs at 1/2, 1/4 or 1/8 where that is still 1.5 times the wanted size
   bool tolerate_corruption = false;                   ///< accepts JPEGs with corrupt data; else they are an error
   std::uint64_t max_pixels = std::uint64_t(1) << 28;  ///< larger images are refused before memory is allocated for them
-  /// Memory of whole images that are gone is kept for the next ones, up to so many bytes, by a decoder and its copies
-  /// together.
-  std::size_t idle_bytes = pixel_pool::default_idle_bytes;
   short_text<32> field = "";      ///< of a sample; empty: its first field that is an image by content
   short_text<32> label = "cls";   ///< of a sample: a class number for the tensor "label"; empty: no such tensor
 };

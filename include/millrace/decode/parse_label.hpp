@@ -14,12 +14,7 @@ namespace millrace::inline MILLRACE_ABI {
 
 /// A class number written as text ("cls" fields): decimal, surrounding blanks and line ends allowed, nothing else.
 /// Throws decode_error.
-std::int64_t parse_label(const bytes& text, const where& at = where());
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
-
-inline std::int64_t parse_label(const bytes& text, const where& at) {
+inline std::int64_t parse_label(const bytes& text, const where& at = where()) {
   std::string_view digits = text.view();
   const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
   while (!digits.empty() && blank(digits.front())) digits.remove_prefix(1);
@@ -38,4 +33,4 @@ inline std::int64_t parse_label(const bytes& text, const where& at) {
   return value;
 }
 
-}  // namespace millrace
+}  // namespace millrace::inline MILLRACE_ABI

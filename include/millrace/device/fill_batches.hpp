@@ -29,9 +29,6 @@ struct fill_batches_options {
   /// What happens to items for which the function throws: skip leaves them out, or, for samples of epochs() with an
   /// index or after equal_batches::fill(), replaces them by zeros of weight 0.
   failure_policy failures = {};
-  /// Rows are cleared before the function, which costs half of a copy of the row. False: the function must write every
-  /// field of its row in full, or values of other samples stay there.
-  bool clear_rows = true;
 };
 
 namespace detail {
@@ -258,8 +255,7 @@ class fill_batches_stage : public detail::library_stage {
       auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_items_stage<T>(std::move(pool_)));
       auto writing = detail::apply_stage(
           std::move(placing),
-          map_concurrent_stage(detail::row_writer<T, F>(std::move(f_), holds_places, options_.clear_rows), work,
-                               "fill_batches"));
+          map_concurrent_stage(detail::row_writer<T, F>(std::move(f_), holds_places, true), work, "fill_batches"));
       detail::seal_batches_stage sealing(options_.last, options_.on != nullptr,
                                          holds_places ? options_.failures : failure_policy(), batches, bytes);
       return detail::declare_policy(
@@ -290,7 +286,7 @@ class fill_batches_stage : public detail::library_stage {
 ///     samples | fill_batches(pool, decode) | to_device(copies)
 ///
 /// So a decoded sample is written once, where the device copies it from. Items keep their order; item i goes to row i
-/// mod layout.samples(). `f(item, row)` gets a row of zeros: what it does not write stays zero (see `.clear_rows`). It
+/// mod layout.samples(). `f(item, row)` gets a row of zeros: what it does not write stays zero. It
 /// runs on several threads at once and must be callable when const. When it returns a bool, false leaves the sample
 /// out, and its batch is smaller for it. A batch holds samples of one epoch, if they have marks (epoch_mark). For the
 /// padding of epochs() `f` is not called, and the row is zeros, of weight 0 (host_batch::weights(); a field that `f`

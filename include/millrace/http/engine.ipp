@@ -54,6 +54,11 @@ MILLRACE_INLINE engine_options detail::within_descriptors(engine_options o, std:
   return o;
 }
 
+namespace detail {
+/// libcurl's read size per call: memory of each exchange in flight. 16 KiB would double the CPU cost.
+inline constexpr long receive_buffer = 128 * 1024;
+}  // namespace detail
+
 MILLRACE_INLINE engine::engine(event_loop& loop, engine_options options)
     : loop_(loop),
       options_(detail::within_descriptors(options, loop.runtime().loops())),
@@ -61,8 +66,8 @@ MILLRACE_INLINE engine::engine(event_loop& loop, engine_options options)
       timer_(*this),
       look_(*this),
       next_turn_(*this) {
-  if (options.connections < 1 || options.connections_per_host < 1 || options.receive_buffer < 1024)
-    throw configuration_error("an HTTP engine needs a connection, one per host, and a receive buffer of 1 KiB");
+  if (options.connections < 1 || options.connections_per_host < 1)
+    throw configuration_error("an HTTP engine needs a connection, and one per host");
   idle_.reserve(most_idle);  // give_back_handle() must not throw
   if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) throw configuration_error("libcurl could not be initialised");
   multi_ = curl_multi_init();
@@ -119,7 +124,7 @@ MILLRACE_INLINE void engine::give_back_handle(CURL* easy) noexcept {
   curl_easy_reset(easy);  // keeps connections: they belong to the multi handle
   // A transfer that is taken back while libcurl has it queued leaves its receive buffer in the handle (7.88), and
   // such a handle refuses this option until its end.
-  const bool clean = curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, options_.receive_buffer) == CURLE_OK;
+  const bool clean = curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, detail::receive_buffer) == CURLE_OK;
   if (clean && idle_.size() < most_idle) {
     idle_.push_back(easy);
   } else {
@@ -700,7 +705,7 @@ MILLRACE_INLINE void transfer::configure() {
   set(CURLOPT_QUICK_EXIT, 1L);
   set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   set(CURLOPT_HTTP_CONTENT_DECODING, 0L);
-  set(CURLOPT_BUFFERSIZE, engine_.options().receive_buffer);
+  set(CURLOPT_BUFFERSIZE, detail::receive_buffer);
   // In whole milliseconds, rounded up: 0 would be libcurl's own 300 s. Bounded: libcurl keeps an int of them.
   const duration connecting =
       std::clamp<duration>(transport_->connect_timeout, duration(1), std::chrono::hours(24 * 20));

@@ -39,8 +39,6 @@ struct engine_options {
   /// Open at once; more exchanges wait inside libcurl. Those with slow readers do not count (after a second).
   long connections_per_host = 64;
   long connections = 256;  ///< open at once in all, counted in the same way, and kept for reuse
-  /// libcurl's read size per call: memory of each exchange in flight. 16 KiB would double the CPU cost.
-  long receive_buffer = 128 * 1024;
 };
 
 }  // namespace millrace::http

@@ -13,6 +13,11 @@ namespace millrace::inline MILLRACE_ABI {
 /// kind of loop.
 std::unique_ptr<event_loop> make_event_loop(const loop_options& o = {});
 
+namespace detail {
+/// A loop on epoll, as io_uring is refused with this errno value; logs that.
+std::unique_ptr<event_loop> make_loop_without_ring(const loop_options& o, int refused);
+}  // namespace detail
+
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)

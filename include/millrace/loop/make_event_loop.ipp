@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/first_time.hpp>
@@ -17,11 +18,12 @@ namespace millrace::inline MILLRACE_ABI {
 
 MILLRACE_INLINE std::unique_ptr<event_loop> make_event_loop(const loop_options& o) {
   if (o.force_epoll) return std::unique_ptr<event_loop>(new epoll_loop);
-  int refused = o.pretend_ring_error;
-  if (refused == 0) {
-    std::unique_ptr<event_loop> loop = ring_loop::try_make(o, refused);
-    if (loop != nullptr) return loop;
-  }
+  int refused = 0;
+  std::unique_ptr<event_loop> loop = ring_loop::try_make(refused);
+  return loop != nullptr ? std::move(loop) : detail::make_loop_without_ring(o, refused);
+}
+
+MILLRACE_INLINE std::unique_ptr<event_loop> detail::make_loop_without_ring(const loop_options& o, int refused) {
   std::unique_ptr<event_loop> loop(new epoll_loop);
   const std::string line =
       std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); event loops use epoll";

@@ -128,10 +128,20 @@ namespace millrace::inline MILLRACE_ABI {
 class ring_loop final : public event_loop {
  public:
   using flavour = detail::ring::flavour;
+  /// Submission entries: how much goes to the kernel in one call. Completion entries: how much may be in flight at once
+  /// (watches beyond half of it move to an epoll set, file operations beyond a third of it wait in the loop); a power
+  /// of two.
+  struct entries {
+    unsigned submissions = 256;
+    unsigned completions = 4096;
+  };
 
   /// Null, with the errno value in `refused`, where the kernel gives no ring. Throws io_error when there are no
   /// descriptors left. `best` is lowered until the kernel agrees.
-  static std::unique_ptr<ring_loop> try_make(const loop_options& o, int& refused, flavour best = flavour::deferred);
+  static std::unique_ptr<ring_loop> try_make(int& refused, flavour best = flavour::deferred) {
+    return try_make(refused, best, entries());
+  }
+  static std::unique_ptr<ring_loop> try_make(int& refused, flavour best, entries size);
   MILLRACE_INLINE ~ring_loop() override;
 
   const char* backend() const noexcept override { return "io_uring"; }
@@ -166,7 +176,7 @@ class ring_loop final : public event_loop {
   using slot = detail::watch_table::slot;
   using tag = detail::ring_tag;
 
-  ring_loop(const loop_options& o, flavour best) : options_(o), best_(best) {}
+  ring_loop(flavour best, entries size) : size_(size), best_(best) {}
 
   int open() noexcept;
 
@@ -227,7 +237,7 @@ class ring_loop final : public event_loop {
   // Lets the cancelled polls end, so that their descriptors are really closed when the loop is gone.
   void end_polls() noexcept;
 
-  const loop_options options_;
+  const entries size_;
   const flavour best_;
   detail::wake_event wake_;
   static constexpr std::size_t early_bytes = std::size_t(1) << 20;

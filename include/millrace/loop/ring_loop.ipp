@@ -142,8 +142,8 @@ MILLRACE_INLINE void prepare(io_uring_sqe* e, const file_request& r) noexcept {
 
 namespace millrace::inline MILLRACE_ABI {
 
-MILLRACE_INLINE std::unique_ptr<ring_loop> ring_loop::try_make(const loop_options& o, int& refused, flavour best) {
-  std::unique_ptr<ring_loop> made(new ring_loop(o, best));
+MILLRACE_INLINE std::unique_ptr<ring_loop> ring_loop::try_make(int& refused, flavour best, entries size) {
+  std::unique_ptr<ring_loop> made(new ring_loop(best, size));
   refused = made->open();
   if (refused != 0) made.reset();
   return made;
@@ -219,9 +219,7 @@ MILLRACE_INLINE void ring_loop::poll(bool block, std::optional<time_point> deadl
 }
 
 MILLRACE_INLINE int ring_loop::open() noexcept {
-  const unsigned completions = std::max(options_.completion_entries, 16u);
-  const unsigned entries = std::clamp(options_.ring_entries, 1u, completions);
-  const int error = ring_.open(entries, completions, best_);
+  const int error = ring_.open(size_.submissions, size_.completions, best_);
   if (error == 0) capacity_ = ring_.completions();
   return error;
 }

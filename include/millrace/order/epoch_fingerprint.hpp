@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,7 +10,6 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/order/shard_counts.hpp>
-#include <millrace/text/text.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
 
@@ -24,7 +22,13 @@ class epoch_fingerprint {
   epoch_fingerprint() = default;
 
   /// One sample more.
-  void add(sample_place sample, std::uint64_t epoch) noexcept;
+  void add(sample_place sample, std::uint64_t epoch) noexcept {
+    const std::uint64_t place = detail::key_of(epoch, sample.shard, sample.ordinal);
+    epoch_fingerprint one;
+    one.samples_ = 1;
+    one.sum_ = {detail::mix64(place ^ 0xd6e8feb86659fd93u), detail::key_of(sample.ordinal, epoch, sample.shard)};
+    *this += one;
+  }
   /// All that the other has seen.
   epoch_fingerprint& operator+=(const epoch_fingerprint& other) noexcept {
     samples_ += other.samples_;
@@ -63,62 +67,8 @@ class epoch_fingerprint {
 [[nodiscard("the sentence is the result; empty: all is well")]] std::string verify_epoch(
     const shard_counts& counts, std::uint64_t epoch, const epoch_fingerprint& delivered);
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
+}  // namespace millrace::inline MILLRACE_ABI
 
-inline void epoch_fingerprint::add(sample_place sample, std::uint64_t epoch) noexcept {
-  const std::uint64_t place = detail::key_of(epoch, sample.shard, sample.ordinal);
-  epoch_fingerprint one;
-  one.samples_ = 1;
-  one.sum_ = {detail::mix64(place ^ 0xd6e8feb86659fd93u), detail::key_of(sample.ordinal, epoch, sample.shard)};
-  *this += one;
-}
-
-inline epoch_fingerprint epoch_fingerprint::of(const shard_counts& counts, std::uint64_t epoch) noexcept {
-  epoch_fingerprint all;
-  for (std::size_t s = 0; s < counts.shards(); ++s) {
-    for (std::uint64_t k = 0; k < counts.count(s); ++k) all.add({s, k}, epoch);
-  }
-  return all;
-}
-
-inline std::optional<epoch_fingerprint> epoch_fingerprint::parse(std::string_view text) noexcept {
-  epoch_fingerprint out;
-  const std::optional<std::uint64_t> samples = text::take_decimal<std::uint64_t>(text);
-  if (!samples || text.empty() || text.front() != ':') return std::nullopt;
-  const std::optional<hash128> sum = hash128::parse(text.substr(1));
-  if (!sum) return std::nullopt;
-  out.samples_ = *samples;
-  out.sum_ = *sum;
-  return out;
-}
-
-inline std::string verify_epoch(const shard_counts& counts, std::uint64_t epoch, const epoch_fingerprint& delivered) {
-  const epoch_fingerprint wanted = epoch_fingerprint::of(counts, epoch);
-  if (delivered == wanted) return {};
-  const std::uint64_t n = wanted.samples();
-  if (delivered.samples() == n) {
-    return "as many samples as epoch " + std::to_string(epoch) + " has (" + std::to_string(n) +
-           ") were delivered, but not each of them once";
-  }
-  const bool fewer = delivered.samples() < n;
-  const std::uint64_t off = fewer ? n - delivered.samples() : delivered.samples() - n;
-  std::string text = std::to_string(off) + (off == 1 ? " sample " : " samples ") + (fewer ? "fewer" : "more") +
-                     " than the " + std::to_string(n) + " of epoch " + std::to_string(epoch) +
-                     (delivered.samples() == 1 ? " was delivered" : " were delivered");
-  if (off != 1) return text;
-  epoch_fingerprint odd = fewer ? wanted : delivered;
-  odd -= fewer ? delivered : wanted;
-  for (std::size_t s = 0; s < counts.shards(); ++s) {
-    for (std::uint64_t k = 0; k < counts.count(s); ++k) {
-      epoch_fingerprint one;
-      one.add({s, k}, epoch);
-      if (one != odd) continue;
-      return text + ": sample " + std::to_string(k) + " of shard " + std::to_string(s) +
-             (fewer ? " is missing" : " came twice");
-    }
-  }
-  return text + ", and others are not each there once";
-}
-
-}  // namespace millrace
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/order/epoch_fingerprint.ipp>
+#endif

@@ -26,11 +26,34 @@ class permutation {
 
   permutation() = default;
   /// `size` at most `most`; a configuration_error otherwise.
-  permutation(std::uint64_t size, std::uint64_t key);
+  permutation(std::uint64_t size, std::uint64_t key) : size_(size) {
+    if (size > most) throw configuration_error("a permutation has at most 2^48 numbers");
+    if (size < 2) return;
+    const int width = static_cast<int>(std::bit_width(size - 1));
+    const int bits = width < 4 ? 4 : width;
+    low_bits_ = bits / 2;
+    low_mask_ = (std::uint64_t{1} << low_bits_) - 1;
+    high_mask_ = (std::uint64_t{1} << (bits - low_bits_)) - 1;
+    for (std::uint64_t r = 0; r < rounds; ++r) keys_[r] = detail::mix64(key + r);
+  }
 
   std::uint64_t size() const noexcept { return size_; }
   /// Where `x` goes; it must be below size().
-  std::uint64_t operator()(std::uint64_t x) const noexcept;
+  std::uint64_t operator()(std::uint64_t x) const noexcept {
+    if (size_ < 2) return x;
+    do {
+      std::uint64_t high = x >> low_bits_;
+      std::uint64_t low = x & low_mask_;
+      high ^= round(low, keys_[0]) & high_mask_;
+      low ^= round(high, keys_[1]) & low_mask_;
+      high ^= round(low, keys_[2]) & high_mask_;
+      low ^= round(high, keys_[3]) & low_mask_;
+      high ^= round(low, keys_[4]) & high_mask_;
+      low ^= round(high, keys_[5]) & low_mask_;
+      x = (high << low_bits_) | low;
+    } while (x >= size_);
+    return x;
+  }
 
  private:
   static constexpr int rounds = 6;
@@ -47,34 +70,4 @@ class permutation {
   std::uint64_t keys_[rounds] = {};
 };
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
-
-inline permutation::permutation(std::uint64_t size, std::uint64_t key) : size_(size) {
-  if (size > most) throw configuration_error("a permutation has at most 2^48 numbers");
-  if (size < 2) return;
-  const int width = static_cast<int>(std::bit_width(size - 1));
-  const int bits = width < 4 ? 4 : width;
-  low_bits_ = bits / 2;
-  low_mask_ = (std::uint64_t{1} << low_bits_) - 1;
-  high_mask_ = (std::uint64_t{1} << (bits - low_bits_)) - 1;
-  for (std::uint64_t r = 0; r < rounds; ++r) keys_[r] = detail::mix64(key + r);
-}
-
-inline std::uint64_t permutation::operator()(std::uint64_t x) const noexcept {
-  if (size_ < 2) return x;
-  do {
-    std::uint64_t high = x >> low_bits_;
-    std::uint64_t low = x & low_mask_;
-    high ^= round(low, keys_[0]) & high_mask_;
-    low ^= round(high, keys_[1]) & low_mask_;
-    high ^= round(low, keys_[2]) & high_mask_;
-    low ^= round(high, keys_[3]) & low_mask_;
-    high ^= round(low, keys_[4]) & high_mask_;
-    low ^= round(high, keys_[5]) & low_mask_;
-    x = (high << low_bits_) | low;
-  } while (x >= size_);
-  return x;
-}
-
-}  // namespace millrace
+}  // namespace millrace::inline MILLRACE_ABI

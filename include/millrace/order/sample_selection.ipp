@@ -75,4 +75,67 @@ MILLRACE_INLINE void sample_selection::limit_weights() {
   for (std::uint32_t& w : weights_) w = static_cast<std::uint32_t>(std::min<std::uint64_t>(w, most));
 }
 
-}  // namespace millrace
+MILLRACE_INLINE std::uint64_t sample_selection::in_index(std::uint64_t n) const noexcept {
+  if (bits_.empty()) return n;
+  const auto after = std::upper_bound(counts_.begin(), counts_.end(), n);
+  const auto block = static_cast<std::size_t>(after - counts_.begin()) - 1;
+  n -= counts_[block];
+  std::size_t w = block * words;
+  for (;; ++w) {
+    const auto set = static_cast<std::uint64_t>(std::popcount(bits_[w]));
+    if (n < set) break;
+    n -= set;
+  }
+  std::uint64_t word = bits_[w];
+  for (; n > 0; --n) word &= word - 1;
+  return w * 64 + static_cast<std::uint64_t>(std::countr_zero(word));
+}
+
+MILLRACE_INLINE std::uint64_t sample_selection::at_weight(std::uint64_t place, bool mixed,
+                                                          std::uint64_t key) const noexcept {
+  const auto after = std::upper_bound(sums_.begin(), sums_.end(), place);
+  const auto block = static_cast<std::uint64_t>(after - sums_.begin()) - 1;
+  place -= sums_[static_cast<std::size_t>(block)];
+  const std::uint64_t first = block * group;
+  const std::uint64_t length = std::min<std::uint64_t>(group, weights_.size() - first);
+  const permutation order = mixed ? permutation(length, detail::mix64(key ^ block)) : permutation();
+  for (std::uint64_t i = 0;; ++i) {
+    const std::uint64_t n = first + (mixed ? order(i) : i);
+    const std::uint64_t weight = weights_[static_cast<std::size_t>(n)];
+    if (place < weight) return n;
+    place -= weight;
+  }
+}
+
+MILLRACE_INLINE const std::uint64_t* selected_entries::places_of(std::uint64_t stratum) {
+  constexpr std::uint64_t group = sample_selection::group;
+  for (const bool which : {latest_, !latest_}) {
+    if (strata_[which] == stratum) return places_.data() + (which ? group : 0);
+  }
+  if (places_.empty()) places_.resize(2 * group);
+  latest_ = !latest_;
+  strata_[latest_] = stratum;
+  std::uint64_t* const places = places_.data() + (latest_ ? group : 0);
+  const std::uint64_t first = stratum * group;
+  const std::uint64_t count = std::min(group, of_->entries_ - first);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const wide at = wide{detail::mix64(key_ ^ (first + i))} * count;  // in the stratum, in entries of 2^64
+    const auto part = static_cast<std::uint64_t>(wide{static_cast<std::uint64_t>(at)} * of_->total() >> 64);
+    const wide along = wide{first + static_cast<std::uint64_t>(at >> 64)} * of_->total() + part;
+    places[i] = static_cast<std::uint64_t>(along / of_->entries_);
+  }
+  std::sort(places, places + count);
+  return places;
+}
+
+MILLRACE_INLINE std::uint64_t selected_entries::operator()(std::uint64_t x) {
+  if (!of_->drawn()) return of_->in_index(x);
+  if (of_->replacement_) {
+    const std::uint64_t place = places_of(x / sample_selection::group)[x % sample_selection::group];
+    return of_->in_index(of_->at_weight(place, false, 0));
+  }
+  const wide along = wide{x} * of_->total() + static_cast<std::uint64_t>(wide{key_} * of_->total() >> 64);
+  return of_->in_index(of_->at_weight(static_cast<std::uint64_t>(along / of_->entries_), true, key_));
+}
+
+}  // namespace millrace::inline MILLRACE_ABI

@@ -79,10 +79,8 @@ struct lines_options {
   std::size_t batch = 512;          ///< lines per batch; the last one of the stream may have fewer
   std::size_t max_line = 16 * MiB;  ///< a longer line is an error: nothing grows without bound
   unpack_options unpack = {};       ///< of compressed shards
-  // As those of tar::archive_options, of compressed shards.
+  // Bounds of compressed shards, as in tar::archive_options.
   std::uint64_t max_ratio = 1100;
-  std::uint64_t free_bytes = 64 * MiB;
-  std::uint64_t max_output_bytes = 0;
   std::uint64_t max_window_bytes = 128 * MiB;
 };
 

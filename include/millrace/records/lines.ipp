@@ -167,8 +167,6 @@ MILLRACE_COROUTINE_BODY async_generator<line_batch> split_lines(async_generator<
   line_batch b;
   tar::archive_options limits;
   limits.max_ratio = options.max_ratio;
-  limits.free_bytes = options.free_bytes;
-  limits.max_output_bytes = options.max_output_bytes;
   limits.max_window_bytes = options.max_window_bytes;
   auto pieces = unpack_objects(std::move(in), &text_format, text_head_bytes, limits, place);
   while (auto c = co_await pieces.next()) {

@@ -68,7 +68,6 @@ class retry_quota {
 /// How one attempt failed.
 struct failed_attempt {
   retry_class what = retry_class::permanent;
-  bool timed_out = false;                       ///< no answer within the deadline
   std::optional<duration> hint = std::nullopt;  ///< the pause that the store asked for
   time_point now{};                             ///< when it failed
 };

@@ -183,9 +183,7 @@ MILLRACE_INLINE std::optional<duration> retry_policy::after_failure(const failed
   const bool throttled = failed.what == retry_class::throttling;
   if (throttled && options_.patience.count() > 0) return wait_for_store(failed, jitter);
   if (attempts_ >= options_.max_attempts) return std::nullopt;
-  const int cost = throttled          ? options_.throttling_cost
-                   : failed.timed_out ? options_.timeout_cost
-                                      : options_.retry_cost;
+  const int cost = throttled ? 5 : 14;  // those of the SDKs
   if (!quota_->take(cost)) return std::nullopt;
   last_cost_ = cost;
   return pause(throttled ? options_.throttling_base : options_.base, attempts_++, failed, jitter);

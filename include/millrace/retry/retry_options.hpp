@@ -8,32 +8,20 @@
 namespace millrace::inline MILLRACE_ABI {
 
 /// The numbers of the "standard" retry mode of the AWS SDKs, as revised in 2026, and patience with a store that asks
-/// for fewer requests. classic() has the numbers of before.
+/// for fewer requests.
 struct retry_options {
   int max_attempts = 3;                                ///< the first try counts
   duration base = duration(50'000'000);                ///< first pause, doubled with every further one
   duration throttling_base = duration(1'000'000'000);  ///< the same, when the store asks for fewer requests
   duration max_pause = duration(20'000'000'000);
   duration max_over_hint = duration(5'000'000'000);  ///< how much longer than ours a pause named by the store may be
-  int retry_cost = 14;                               ///< tokens that a retry takes from the quota
-  int timeout_cost = 14;                             ///< ... after a timeout
-  int throttling_cost = 5;                           ///< ... when the store asks for fewer requests, without patience
-  /// Tokens of the quota. The SDKs have 500, which is for some 35 requests under way; here all 256 connections of a
-  /// loop may break at once and must be allowed to come back.
+  /// Tokens of the quota. A retry takes 14, and 5 if the store asks for fewer requests and `patience` is 0. The SDKs
+  /// have 500 tokens, for some 35 requests in flight; here all 256 connections of a loop may break at once and must be
+  /// allowed to come back.
   int quota = 4000;
   /// How long one request is tried again while the store asks for fewer requests, counted from the first such answer:
   /// these use up neither attempts nor quota. 0: they count as failures, as in the SDKs.
   duration patience = duration(600'000'000'000);
-
-  static constexpr retry_options classic() noexcept {
-    retry_options o;
-    o.base = duration(1'000'000'000);
-    o.retry_cost = 5;
-    o.timeout_cost = 10;
-    o.quota = 500;
-    o.patience = duration(0);
-    return o;
-  }
 };
 
 }  // namespace millrace

@@ -99,7 +99,6 @@ task<storage::part> basic_http_storage<Unused>::read_over(shard object, std::str
     } catch (const http::error& e) {
       why = std::current_exception();
       failed.what = e.kind() == http::failure::status ? classify(e.status(), {}) : classify(e.kind());
-      failed.timed_out = e.kind() == http::failure::timeout;
       failed.hint = d.hint;
       const bool kept = e.kind() == http::failure::broken || e.kind() == http::failure::timeout;
       if (d.partial.filled != before && (!kept || !millrace::detail::is_strong_etag(d.seen))) d.forget();

@@ -39,11 +39,10 @@ MILLRACE_COROUTINE async_generator<member> untar_members(async_generator<chunk> 
 ///
 /// Directories, links and devices are skipped. A broken or truncated archive is an archive_error with object and byte
 /// offset, after every complete member before it, whose number it says, as does an error of fetching; so is an empty
-/// object, unless options.members.allow_empty. Damage inside compressed data may be found only at its checksum, which
-/// follows the data (for gzip at the end of the object): what was delivered before the error may be wrong then. What is
-/// unusual about an archive but no error (no end-of-archive block, as after truncation between two members) is logged,
-/// with the object: for each of the first five, then as a number when the stage ends; not with
-/// `.members = {.report = false}`.
+/// object. Damage inside compressed data may be found only at its checksum, which follows the data (for gzip at the end
+/// of the object): what was delivered before the error may be wrong then. What is unusual about an archive but no error
+/// (no end-of-archive block, as after truncation between two members) is logged, with the object: for each of the first
+/// five, then as a number when the stage ends.
 MILLRACE_COROUTINE inline auto untar(tar::archive_options options = {}, unpack_options unpack = {}) {
   return [options, place = detail::unpack_place(unpack)](async_generator<chunk> in) {
     return place.bound(stream<member>(detail::untar_members(std::move(in), options, place)).named("untar"),

@@ -70,8 +70,7 @@ MILLRACE_COROUTINE_BODY async_generator<member> untar_members(async_generator<ch
   };
   // In the middle there is nothing to recognise, and only a plain tar can be entered there.
   const format_of_head look = options.members.start != 0 ? &tar_format : &archive_format;
-  return untar_chunks(unpack_objects(std::move(in), look, tar::detect_bytes, options, unpack), std::move(open),
-                      options.members.report);
+  return untar_chunks(unpack_objects(std::move(in), look, tar::detect_bytes, options, unpack), std::move(open));
 }
 
 }  // namespace millrace::detail

@@ -82,9 +82,9 @@ class unread_headers {
 /// A member is delivered when the next one, the archive's end, or an error has been found: so the last one is marked as
 /// such, and a stage that groups members need not wait for the next archive, which may be missing.
 ///
-/// With `report`, what is unusual about an archive's end goes to the log.
+/// What is unusual about an archive's end goes to the log.
 template <class Open, class Chunk, class Member = member>  // Member: see give()
-async_generator<Member> untar_chunks(async_generator<Chunk> in, Open open, bool report) {
+async_generator<Member> untar_chunks(async_generator<Chunk> in, Open open) {
   using reader_type = decltype(open(std::declval<const Chunk&>(), std::uint64_t(), std::nullopt));
   std::optional<reader_type> reader;
   unread_headers headers;
@@ -97,7 +97,7 @@ async_generator<Member> untar_chunks(async_generator<Chunk> in, Open open, bool 
   char first_odd = '0';         // type of its first member, which is no regular file
   std::optional<Member> held;
   const coroutine_context here = co_await this_context();
-  archive_warnings warnings(here.get_executor(), report);
+  archive_warnings warnings(here.get_executor(), true);
   const std::size_t largest = here.run().budget().largest_item();
   const std::uint64_t budget = largest == run_budget::unlimited ? 0 : largest;
   for (;;) {

@@ -113,7 +113,7 @@ MILLRACE_COROUTINE_BODY async_generator<member> untar_plain_members(async_genera
     if (s.size) own.object_bytes = *s.size;
     return tar::reader(s.shown(), own);
   };
-  return untar_chunks(std::move(in), std::move(open), options.report);
+  return untar_chunks(std::move(in), std::move(open));
 }
 
 }  // namespace millrace::detail

@@ -32,7 +32,7 @@ struct entry {
   /// skipped (0 for types that have no body, whatever their header says).
   std::uint64_t size = 0;
   /// The typeflag: '0' and '7' regular file, '1' hard link, '2' symbolic link, '3' and '4' devices, '5' directory,
-  /// '6' FIFO, 'S' sparse file (only with reader_options::report_sparse), else what the archive says. Old archives'
+  /// '6' FIFO, else what the archive says. Old archives'
   /// NUL is given as '0', or as '5' when the name ends in a slash.
   char type = '0';
 
@@ -46,10 +46,6 @@ struct reader_options {
   std::uint64_t max_member_bytes = GiB;
   /// The memory budget of the run, set by untar() and untar_plain(): no body may be longer either. 0: none.
   std::uint64_t budget_bytes = 0;
-  /// Longest member name or link target, in bytes.
-  std::size_t max_name_bytes = 4096;
-  /// Largest pax header, in bytes.
-  std::size_t max_pax_bytes = MiB;
   /// Size of the object, when known: a member that claims to reach beyond it is then refused at its header, before
   /// anything is fetched or allocated for it. 0: unknown.
   std::uint64_t object_bytes = 0;
@@ -57,18 +53,16 @@ struct reader_options {
   std::uint64_t start = 0;
   /// Continue after an end-of-archive block (`cat a.tar b.tar`) instead of ignoring what follows.
   bool concatenated = false;
-  /// Accept an input of no bytes at all as an archive without members. For objects known to be empty.
-  bool allow_empty = false;
-  /// Refuse an archive without an end-of-archive block, which may have been cut between two members.
-  bool require_end_block = false;
-  /// Report sparse members as type 'S' without a body instead of refusing the archive.
-  bool report_sparse = false;
   /// Bodies are skipped, and entries have none: for walking the headers alone, see reader::skip().
   bool headers_only = false;
-  /// For the stages that read archives by themselves, untar() and untar_plain(): say in the log what warning()
-  /// says. A reader never does.
-  bool report = true;
 };
+
+namespace detail {
+/// Longest member name or link target, and largest pax header.
+inline constexpr std::size_t most_name_bytes = 4096;
+inline constexpr std::size_t most_pax_bytes = MiB;
+inline constexpr const char* long_name = "a name is longer than 4096 bytes";
+}  // namespace detail
 
 /// Limits and policies of an archive_reader. Exceeding a limit is an archive_error that names the limit.
 struct archive_options {
@@ -76,10 +70,8 @@ struct archive_options {
   /// plain tar only; a compressed archive cannot be entered in the middle.
   reader_options members = reader_options();
   /// Most bytes that one compressed byte may become, over the whole object so far: more is a bomb. gzip reaches 1032
-  /// on zeros, the others much more. The first `free_bytes` are not counted. 0: no limit.
+  /// on zeros, the others much more. Objects that become no more than 64 MiB are not judged. 0: no limit.
   std::uint64_t max_ratio = 1100;
-  /// Bytes of output before max_ratio is looked at.
-  std::uint64_t free_bytes = 64 * MiB;
   /// Most bytes that a compressed object may become; 0: no limit.
   std::uint64_t max_output_bytes = 0;
   /// Largest window of a zstd frame, or dictionary of xz and lzma: memory that unpacking an object takes. The option

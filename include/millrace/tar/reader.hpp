@@ -142,7 +142,7 @@ inline bool is_time(std::string_view record) noexcept {
 
 /// Reads the records "<length> <key>=<value>\n" of one extended header into `out`. POSIX.1-2017 pax, "pax Extended
 /// Header". The grammar is kept strictly: a header that is not wholly records is refused.
-pax_problem parse_pax(std::string_view text, bool global, std::size_t max_name, pax_records& out);
+pax_problem parse_pax(std::string_view text, bool global, pax_records& out);
 
 /// Collects the extended headers before a member: pax 'x' and 'g', Solaris 'X', GNU long names 'L' and 'K'.
 class extended_headers {
@@ -152,16 +152,16 @@ class extended_headers {
   }
 
   /// Starts on a header with a payload of `size` bytes. False: it is refused, see refusal().
-  bool begin(char type, std::uint64_t size, const reader_options& options) noexcept;
+  bool begin(char type, std::uint64_t size) noexcept;
 
   /// Why begin() refused the header.
   static std::string refusal(char type, std::uint64_t size) {
-    if (type == 'L' || type == 'K') return "a name is longer than max_name_bytes";
-    return "a pax header of " + std::to_string(size) + " bytes is larger than max_pax_bytes";
+    if (type == 'L' || type == 'K') return long_name;
+    return "a pax header of " + std::to_string(size) + " bytes is larger than 1 MiB";
   }
 
   /// Reads and applies the payload. False: more input is needed. What is wrong with it goes to `problem`.
-  bool read(input& in, const reader_options& options, pax_problem& problem);
+  bool read(input& in, pax_problem& problem);
 
   /// Bytes of the payload.
   std::size_t size() const noexcept { return wanted_; }
@@ -176,9 +176,9 @@ class extended_headers {
   void finish_member(std::uint64_t& size, bool& sparse) noexcept;
 
  private:
-  pax_problem apply(std::string_view payload, std::size_t max_name);
+  pax_problem apply(std::string_view payload);
 
-  pax_problem apply_other(std::string_view payload, std::size_t max_name);
+  pax_problem apply_other(std::string_view payload);
 
   char type_ = 0;
   bool pending_ = false;
@@ -260,7 +260,7 @@ class reader {
 
  private:
   static constexpr std::uint64_t most_bytes = INT64_MAX - std::uint64_t(detail::block_bytes);
-  enum class state : unsigned char { header, extended, body, skip, sparse_map, end, failed };
+  enum class state : unsigned char { header, extended, body, skip, end, failed };
 
   bool step(entry& out);
   bool step_or_break(entry& out);
@@ -274,11 +274,9 @@ class reader {
   bool begin_member(const char* block, std::uint64_t size, std::uint64_t at, entry& out);
   bool begin_odd(std::uint64_t size, std::uint64_t at, entry& out);
   void resolve_old_type(std::uint64_t size, std::uint64_t at, entry& out);
-  bool begin_sparse(const char* block, std::uint64_t size, std::uint64_t at, entry& out);
   bool put_off(state next, entry& out);
   bool read_extended();
   bool end_member(entry& out);
-  bool walk_sparse_map();
   const char* take_block();
   bool starved();
   void check_fits(std::uint64_t size, std::uint64_t at, std::string_view name = {}) {

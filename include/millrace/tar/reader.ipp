@@ -130,7 +130,7 @@ MILLRACE_INLINE std::optional<std::uint64_t> parse_decimal(std::string_view digi
 
 /// Applies one record to `out`. Keys that change neither where members begin nor their names are not kept.
 MILLRACE_INLINE const char* apply_pax_record(std::string_view key, std::string_view value, bool global,
-                                             std::size_t max_name, pax_records& out) {
+                                             pax_records& out) {
   if (key.empty()) return "a pax record has an empty key";
   const bool is_path = key == "path";
   if (is_path || key == "linkpath" || key == "uname" || key == "gname") {
@@ -139,7 +139,7 @@ MILLRACE_INLINE const char* apply_pax_record(std::string_view key, std::string_v
     return "a pax key contains a NUL byte";
   }
   if (is_path || key == "linkpath") {
-    if (value.size() > max_name) return "a name is longer than max_name_bytes";
+    if (value.size() > most_name_bytes) return long_name;
     // A path for all members to come makes no sense and no reader agrees with another on it.
     if (is_path && !global) out.path.assign(value.data(), value.size());
   } else if (key == "size") {
@@ -154,7 +154,7 @@ MILLRACE_INLINE const char* apply_pax_record(std::string_view key, std::string_v
   } else if (key.substr(0, 11) == "GNU.sparse." || key == "SUN.holesdata") {
     out.sparse = true;
     if (key == "GNU.sparse.name") {
-      if (value.size() > max_name) return "a name is longer than max_name_bytes";
+      if (value.size() > most_name_bytes) return long_name;
       if (value.find('\0') != std::string_view::npos) return "a pax name contains a NUL byte";
       out.sparse_name.assign(value.data(), value.size());
     }
@@ -162,8 +162,7 @@ MILLRACE_INLINE const char* apply_pax_record(std::string_view key, std::string_v
   return nullptr;
 }
 
-MILLRACE_INLINE MILLRACE_NOINLINE pax_problem parse_pax(std::string_view text, bool global, std::size_t max_name,
-                                                        pax_records& out) {
+MILLRACE_INLINE MILLRACE_NOINLINE pax_problem parse_pax(std::string_view text, bool global, pax_records& out) {
   std::size_t at = 0;
   while (at < text.size()) {
     const std::string_view rest = text.substr(at);
@@ -186,7 +185,7 @@ MILLRACE_INLINE MILLRACE_NOINLINE pax_problem parse_pax(std::string_view text, b
     if (!is_time(record)) {
       const std::size_t equals = record.find('=');
       if (equals == std::string_view::npos) return {at, "a pax record has no '='"};
-      const char* reason = apply_pax_record(record.substr(0, equals), record.substr(equals + 1), global, max_name, out);
+      const char* reason = apply_pax_record(record.substr(0, equals), record.substr(equals + 1), global, out);
       if (reason != nullptr) return {at, reason};
     }
     at += size;
@@ -194,12 +193,9 @@ MILLRACE_INLINE MILLRACE_NOINLINE pax_problem parse_pax(std::string_view text, b
   return {};
 }
 
-MILLRACE_INLINE bool extended_headers::begin(char type, std::uint64_t size, const reader_options& options) noexcept {
+MILLRACE_INLINE bool extended_headers::begin(char type, std::uint64_t size) noexcept {
   const bool is_name = type == 'L' || type == 'K';
-  if (MILLRACE_UNLIKELY(size >
-                        (is_name ? millrace::detail::added(options.max_name_bytes, 1) : options.max_pax_bytes))) {
-    return false;
-  }
+  if (MILLRACE_UNLIKELY(size > (is_name ? most_name_bytes + 1 : most_pax_bytes))) return false;
   if (type != 'g') pending_ = true;
   type_ = type;
   wanted_ = static_cast<std::size_t>(size);
@@ -207,11 +203,11 @@ MILLRACE_INLINE bool extended_headers::begin(char type, std::uint64_t size, cons
   return true;
 }
 
-MILLRACE_INLINE bool extended_headers::read(input& in, const reader_options& options, pax_problem& problem) {
+MILLRACE_INLINE bool extended_headers::read(input& in, pax_problem& problem) {
   if (MILLRACE_LIKELY(gathered_.empty() && in.together() >= wanted_)) {
     const char* payload = in.here();
     in.advance(wanted_);
-    problem = apply({payload, wanted_}, options.max_name_bytes);
+    problem = apply({payload, wanted_});
     return true;
   }
   const std::size_t had = gathered_.size();
@@ -219,7 +215,7 @@ MILLRACE_INLINE bool extended_headers::read(input& in, const reader_options& opt
   const std::size_t got = in.copy(gathered_.data() + had, wanted_ - had);
   gathered_.resize(had + got);
   if (gathered_.size() != wanted_) return false;
-  problem = apply(gathered_, options.max_name_bytes);
+  problem = apply(gathered_);
   return true;
 }
 
@@ -243,19 +239,18 @@ MILLRACE_INLINE void extended_headers::finish_member(std::uint64_t& size, bool& 
   pending_ = false;
 }
 
-MILLRACE_INLINE pax_problem extended_headers::apply(std::string_view payload, std::size_t max_name) {
-  if (MILLRACE_UNLIKELY(type_ != 'x' && type_ != 'X')) return apply_other(payload, max_name);
+MILLRACE_INLINE pax_problem extended_headers::apply(std::string_view payload) {
+  if (MILLRACE_UNLIKELY(type_ != 'x' && type_ != 'X')) return apply_other(payload);
   pax_.clear();  // of several headers before one member the last counts
-  return parse_pax(payload, false, max_name, pax_);
+  return parse_pax(payload, false, pax_);
 }
 
-MILLRACE_INLINE MILLRACE_NOINLINE pax_problem extended_headers::apply_other(std::string_view payload,
-                                                                            std::size_t max_name) {
+MILLRACE_INLINE MILLRACE_NOINLINE pax_problem extended_headers::apply_other(std::string_view payload) {
   switch (type_) {
     case 'L':
     case 'K': {
       const std::string_view name = payload.substr(0, payload.find('\0'));
-      if (name.size() > max_name) return {0, "a name is longer than max_name_bytes"};
+      if (name.size() > most_name_bytes) return {0, long_name};
       if (type_ == 'K') return {};  // a link's target, which is not reported
       long_name_.assign(name.data(), name.size());
       has_long_name_ = true;
@@ -264,7 +259,7 @@ MILLRACE_INLINE MILLRACE_NOINLINE pax_problem extended_headers::apply_other(std:
     default: {  // 'g'
       // Nothing that a global header may say has a bearing on a body or a name; it is checked, not kept.
       pax_records global;
-      const pax_problem problem = parse_pax(payload, true, max_name, global);
+      const pax_problem problem = parse_pax(payload, true, global);
       if (problem.reason == nullptr && global.sparse) return {0, "a global pax header makes every member sparse"};
       return problem;
     }
@@ -342,9 +337,6 @@ MILLRACE_INLINE bool reader::step(entry& out) {
         return body_.collect(in_, member_.body) ? end_member(out) : starved();
       case state::skip:
         return body_.skip(in_) ? end_member(out) : starved();
-      case state::sparse_map:
-        if (!walk_sparse_map()) return starved();
-        break;
       case state::end:
         return false;
       case state::failed:
@@ -392,7 +384,7 @@ MILLRACE_ALWAYS_INLINE bool reader::on_header(const char* block, entry& out) {
   }
   if (MILLRACE_UNLIKELY(size.problem != nullptr)) fail(at, std::string("a header's size field ") + size.problem);
   if (!extended) return begin_member(block, size.value, at, out);
-  if (MILLRACE_UNLIKELY(!extended_.begin(type, size.value, options_))) {
+  if (MILLRACE_UNLIKELY(!extended_.begin(type, size.value))) {
     fail(at, detail::extended_headers::refusal(type, size.value));
   }
   check_fits(size.value, at);
@@ -455,7 +447,7 @@ MILLRACE_INLINE void reader::say_what_follows() {
 
 MILLRACE_INLINE bool reader::read_extended() {
   detail::pax_problem problem;
-  if (!extended_.read(in_, options_, problem)) return false;
+  if (!extended_.read(in_, problem)) return false;
   if (MILLRACE_UNLIKELY(problem.reason != nullptr)) fail(in_.offset() - extended_.size() + problem.at, problem.reason);
   padding_ = static_cast<std::uint32_t>(detail::padding(extended_.size()));
   state_ = state::header;
@@ -474,8 +466,7 @@ MILLRACE_ALWAYS_INLINE bool reader::begin_member(const char* block, std::uint64_
   } else {
     detail::assign_name(out.name, block);
   }
-  if (MILLRACE_UNLIKELY(out.name.size() > options_.max_name_bytes)) fail(at, "a name is longer than max_name_bytes");
-  if (MILLRACE_UNLIKELY(sparse)) return begin_sparse(block, size, at, out);
+  if (MILLRACE_UNLIKELY(sparse)) fail(at, "sparse members are not supported", out.name);
   if (MILLRACE_UNLIKELY(!out.is_regular())) {
     if (out.type == '\0') resolve_old_type(size, at, out);
     if (!out.is_regular()) return begin_odd(size, at, out);
@@ -520,28 +511,6 @@ MILLRACE_INLINE MILLRACE_NOINLINE bool reader::begin_odd(std::uint64_t size, std
   return put_off(state::skip, out);
 }
 
-MILLRACE_INLINE MILLRACE_NOINLINE bool reader::begin_sparse(const char* block, std::uint64_t size, std::uint64_t at,
-                                                            entry& out) {
-  if (!options_.report_sparse) fail(at, "sparse members are not supported", out.name);
-  const bool has_map_blocks = out.type == 'S' && block[482] != 0;
-  out.type = 'S';
-  out.size = size;
-  check_fits(size, at, out.name);
-  return put_off(has_map_blocks ? state::sparse_map : state::skip, out);
-}
-
-/// The GNU sparse header's further map blocks, which the size field does not count.
-MILLRACE_INLINE bool reader::walk_sparse_map() {
-  const char* block = take_block();
-  if (block == nullptr) return false;
-  if (block[504] == 0) {
-    member_.data_offset = in_.offset();
-    check_fits(member_.size, member_.header_offset, member_.name);
-    state_ = state::skip;
-  }
-  return true;
-}
-
 /// Keeps a member until its body has been read or passed over.
 MILLRACE_INLINE MILLRACE_NOINLINE bool reader::put_off(state next, entry& out) {
   out.body = bytes();
@@ -579,10 +548,9 @@ MILLRACE_INLINE bool reader::starved() {
   }
   if (state_ == state::extended) fail(end, "the archive is cut inside an extended header");
   if (carried_ != 0 && carried_ == end) refuse_header({carry_, carried_}, 0);
-  if (carried_ != 0 || state_ == state::sparse_map) fail(end, "the archive is cut inside a header");
+  if (carried_ != 0) fail(end, "the archive is cut inside a header");
   if (extended_.pending()) fail(end, "the archive is cut between an extended header and its member");
-  if (end == 0 && !options_.allow_empty) fail(end, "the object is empty, not an archive");
-  if (options_.require_end_block && !end_block_seen_) fail(end, "the archive has no end-of-archive block");
+  if (end == 0) fail(end, "the object is empty, not an archive");
   state_ = state::end;
   return false;
 }

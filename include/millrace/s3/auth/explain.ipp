@@ -48,27 +48,16 @@ class explanation {
     ask(
         "endpoint", given_.endpoint, [](const settings& s) { return choose_endpoint(s, "AWS_ENDPOINT_URL_S3", "s3"); },
         ignored_endpoints() ? "AWS, as configured endpoints are to be ignored" : "AWS");
-    ask("retry mode", given_.retries ? name_of(*given_.retries) : "", &choose_retry_mode, "standard");
+    ask("retry mode", "", &choose_retry_mode, "standard");
     ask("attempts", attempts, &choose_attempts, "3");
     ask("CA bundle", given_.ca_bundle, &choose_ca_bundle, authorities_otherwise());
-    ask("checksums of uploads", name_of(given_.send_checksums), &choose_checksum_calculation, "when_supported");
+    ask("checksums of uploads", "", &choose_checksum_calculation, "when_supported");
     ask("checksums of answers", name_of(given_.validate_checksums), &choose_checksum_validation, "when_supported");
     guarded("proxy", [this] { about_proxy(); });
     return std::move(out_);
   }
 
  private:
-  static const char* name_of(retry_mode mode) noexcept {
-    switch (mode) {
-      case retry_mode::legacy:
-        return "legacy";
-      case retry_mode::standard:
-        return "standard";
-      case retry_mode::adaptive:
-        return "adaptive";
-    }
-    return "";
-  }
   static const char* name_of(std::optional<bool> checksums) noexcept {
     return !checksums ? "" : *checksums ? "when_supported" : "when_required";
   }

@@ -22,25 +22,16 @@ enum class addressing {
   path,            ///< always in the path
 };
 
-/// How failures are retried. The modes differ in the SDKs; here all are the standard one. In each of them a limit on
-/// requests in a second holds requests of every kind back while the store asks for fewer.
-enum class retry_mode { legacy, standard, adaptive };
-
-/// Explicit values for a config: what is given here wins over the environment. Empty and absent mean "not given". Texts
-/// are copied into the struct.
+/// Explicit values for a config, which win over the environment. Empty and absent mean "not given". Texts are copied
+/// into the struct. Other settings are members of the config itself: a program changes them in one that
+/// config::from_environment() has made.
 struct config_options {
   short_text<256> region = {};
   short_text<1024> endpoint = {};  ///< https://host:port, or http://
   addressing style = addressing::automatic;
-  std::optional<bool> dual_stack = std::nullopt;
-  std::optional<bool> fips = std::nullopt;
-  std::optional<bool> use_arn_region = std::nullopt;
-  std::optional<bool> global_us_east_1 = std::nullopt;
   short_text<4096> ca_bundle = {};  ///< path of a PEM file
   std::optional<int> max_attempts = std::nullopt;
-  std::optional<retry_mode> retries = std::nullopt;
   std::optional<bool> validate_checksums = std::nullopt;
-  std::optional<bool> send_checksums = std::nullopt;
   retry_options retry = {};  ///< pauses and costs of retries; attempts are counted by max_attempts above
   bool requester_pays = false;
   /// Requests without any authorization: for public data. Counts where credentials would be looked for otherwise, in
@@ -72,7 +63,6 @@ class config {
   std::string ca_directory;  ///< SSL_CERT_DIR, where the file is not AWS's
   std::string ca_source;     ///< where they were set; empty: the program
   int max_attempts;          ///< AWS_MAX_ATTEMPTS: the first try counts
-  retry_mode retries;        ///< AWS_RETRY_MODE
   bool validate_checksums;   ///< AWS_RESPONSE_CHECKSUM_VALIDATION: objects that are read to their end, by fetch in
                             ///< parts or whole, are compared with the checksum that the store keeps, which is asked for
   bool send_checksums;  ///< AWS_REQUEST_CHECKSUM_CALCULATION: uploads carry a checksum of their own, unless

@@ -20,15 +20,14 @@ MILLRACE_INLINE config::config(const config_options& given)
     : region(given.region),
       endpoint_url(given.endpoint),
       style(given.style),
-      dual_stack(given.dual_stack.value_or(false)),
-      fips(given.fips.value_or(false)),
-      use_arn_region(given.use_arn_region.value_or(true)),
-      global_us_east_1(given.global_us_east_1.value_or(false)),
+      dual_stack(false),
+      fips(false),
+      use_arn_region(true),
+      global_us_east_1(false),
       ca_bundle(given.ca_bundle),
       max_attempts(given.max_attempts.value_or(3)),
-      retries(given.retries.value_or(retry_mode::standard)),
       validate_checksums(given.validate_checksums.value_or(true)),
-      send_checksums(given.send_checksums.value_or(true)),
+      send_checksums(true),
       retry(given.retry),
       requester_pays(given.requester_pays) {
   if (max_attempts < 1) throw configuration_error("max_attempts must be at least 1");
@@ -42,11 +41,10 @@ MILLRACE_INLINE std::optional<int> parse_attempts(std::string_view text) noexcep
   return text::parse_decimal<int>(text, 1, 999);
 }
 
-MILLRACE_INLINE std::optional<retry_mode> parse_retry_mode(std::string_view text) noexcept {
-  if (text::equal_ignoring_case(text, "standard")) return retry_mode::standard;
-  if (text::equal_ignoring_case(text, "adaptive")) return retry_mode::adaptive;
-  if (text::equal_ignoring_case(text, "legacy")) return retry_mode::legacy;
-  return std::nullopt;
+/// The modes differ in the SDKs; here all are the standard one.
+inline bool is_retry_mode(std::string_view text) noexcept {
+  return text::equal_ignoring_case(text, "standard") || text::equal_ignoring_case(text, "adaptive") ||
+         text::equal_ignoring_case(text, "legacy");
 }
 
 }  // namespace millrace::s3::detail
@@ -74,16 +72,12 @@ MILLRACE_INLINE config config::from_settings(const settings& s, const config_opt
       c.refuse("path, virtual or auto");
     }
   }
-  if (!given.dual_stack) result.dual_stack = detail::choose_dual_stack(s).flag(false);
-  if (!given.fips) result.fips = detail::choose_fips(s).flag(false);
-  if (!given.use_arn_region) result.use_arn_region = detail::choose_use_arn_region(s).flag(true);
-  if (!given.global_us_east_1) {
-    if (const detail::choice c = detail::choose_us_east_1(s); c.value()) {
-      result.global_us_east_1 = text::equal_ignoring_case(*c.value(), "legacy");
-      if (!result.global_us_east_1 && !text::equal_ignoring_case(*c.value(), "regional")) {
-        c.refuse("legacy or regional");
-      }
-    }
+  result.dual_stack = detail::choose_dual_stack(s).flag(false);
+  result.fips = detail::choose_fips(s).flag(false);
+  result.use_arn_region = detail::choose_use_arn_region(s).flag(true);
+  if (const detail::choice c = detail::choose_us_east_1(s); c.value()) {
+    result.global_us_east_1 = text::equal_ignoring_case(*c.value(), "legacy");
+    if (!result.global_us_east_1 && !text::equal_ignoring_case(*c.value(), "regional")) c.refuse("legacy or regional");
   }
   if (given.ca_bundle.empty()) {
     const detail::choice c = detail::choose_ca_bundle(s);
@@ -104,15 +98,11 @@ MILLRACE_INLINE config config::from_settings(const settings& s, const config_opt
       result.max_attempts = *attempts;
     }
   }
-  if (!given.retries) {
-    if (const detail::choice c = detail::choose_retry_mode(s); c.value()) {
-      const std::optional<retry_mode> mode = detail::parse_retry_mode(*c.value());
-      if (!mode) c.refuse("standard, adaptive or legacy");
-      result.retries = *mode;
-    }
+  if (const detail::choice c = detail::choose_retry_mode(s); c.value() && !detail::is_retry_mode(*c.value())) {
+    c.refuse("standard, adaptive or legacy");
   }
   if (!given.validate_checksums) result.validate_checksums = detail::choose_checksum_validation(s).when_supported();
-  if (!given.send_checksums) result.send_checksums = detail::choose_checksum_calculation(s).when_supported();
+  result.send_checksums = detail::choose_checksum_calculation(s).when_supported();
   return result;
 }
 

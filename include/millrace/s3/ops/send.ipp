@@ -36,7 +36,6 @@ MILLRACE_INLINE failed_attempt attempt_that(const error& e) noexcept {
 MILLRACE_INLINE failed_attempt attempt_that(const http::error& e) noexcept {
   failed_attempt failed;
   failed.what = classify(e.kind());
-  failed.timed_out = e.kind() == http::failure::timeout;
   return failed;
 }
 

@@ -222,7 +222,6 @@ struct signing_options {
   bool encode_path = false;         ///< encode the path that is sent (again) for the signature
   bool normalize_path = false;      ///< remove empty, `.` and `..` segments from the signed path
   bool send_content_sha256 = true;  ///< send and sign x-amz-content-sha256
-  bool sign_session_token = true;   ///< false: the session token is sent, but outside the signature
 };
 
 /// Signs requests with AWS Signature Version 4 (AWS4-HMAC-SHA256).

@@ -380,7 +380,7 @@ MILLRACE_INLINE signed_headers signer::sign(const signing_request& request, cons
     result.add("x-amz-content-sha256", payload_);
   }
   if (!who.session_token().empty()) {
-    if (options_.sign_session_token) headers_.add("x-amz-security-token", who.session_token());
+    headers_.add("x-amz-security-token", who.session_token());
     result.add("x-amz-security-token", who.session_token());
   }
   compute(request, who, request.query);
@@ -419,14 +419,8 @@ MILLRACE_INLINE std::string signer::presign(const signing_request& request, cons
   text.clear();
   headers_.append_names(text);
   text::append_query_parameter(query, "X-Amz-SignedHeaders", text);
-  const bool token = !who.session_token().empty();
-  if (token && options_.sign_session_token) {
-    text::append_query_parameter(query, "X-Amz-Security-Token", who.session_token());
-  }
+  if (!who.session_token().empty()) text::append_query_parameter(query, "X-Amz-Security-Token", who.session_token());
   compute(request, who, query);
-  if (token && !options_.sign_session_token) {
-    text::append_query_parameter(query, "X-Amz-Security-Token", who.session_token());
-  }
   query += "&X-Amz-Signature=";
   text::append_hex(query, signature_);
   return query;

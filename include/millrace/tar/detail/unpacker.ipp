@@ -314,7 +314,7 @@ MILLRACE_INLINE bool unpacker::within_limits(std::uint64_t consumed, std::uint64
   if (options_.max_output_bytes != 0 && output_ > options_.max_output_bytes) {
     return fail("the object unpacks to more than max_output_bytes", at);
   }
-  if (options_.max_ratio != 0 && output_ > options_.free_bytes &&
+  if (options_.max_ratio != 0 && output_ > 64 * MiB &&
       output_ / std::max<std::uint64_t>(1, consumed) > options_.max_ratio) {
     return fail("the object unpacks to more than max_ratio times its size", at);
   }
@@ -550,7 +550,7 @@ MILLRACE_INLINE bool unpacker::read_member(::archive* a, ::archive_entry* e) {
       return fail("something before the member's cpio header was passed over", at);
     }
   }
-  if (member_.name.size() > options_.members.max_name_bytes) return fail("a name is longer than max_name_bytes", at);
+  if (member_.name.size() > most_name_bytes) return fail(long_name, at);
   if (::archive_entry_is_encrypted(e) != 0) return fail("encrypted members are not supported", at);
   if (!member_.is_regular()) return true;
   if (member_.name.empty()) return fail("a member has no name", at);

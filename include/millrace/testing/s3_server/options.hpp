@@ -88,11 +88,9 @@ class options {
   /// style. IPv4 addresses are always path style. Any other host is refused.
   std::vector<std::string> host_names{"localhost"};
   std::int64_t clock_offset = 0;                  ///< seconds by which the server's clock is ahead of the machine's
-  std::int64_t allowed_skew = 15 * 60;            ///< seconds between a request's date and the server's clock
   std::size_t list_page = 1000;                   ///< the most keys in one page of a listing
   std::uint64_t min_part_size = 5 * MiB;          ///< of every part of an upload but the last
   std::uint64_t max_object_size = 5 * GiB;        ///< of one PUT
-  std::size_t max_head_size = 64 * KiB;           ///< of a request
   std::uint64_t max_requests_per_connection = 0;  ///< then the server closes it; 0: no limit
   std::size_t log_limit = 100000;                 ///< entries kept in the request log
   /// Off: like a store that knows no checksums. Their fields mean nothing to it, it keeps and answers none, and the

@@ -19,6 +19,9 @@
 
 namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
+/// Seconds between a request's date and the server's clock.
+inline constexpr std::int64_t allowed_skew = 15 * 60;
+
 /// Refuses text that is not what SigV4's own encoding of its bytes would be: lower-case hexadecimal, a bare `+`, an
 /// escaped letter. S3 would encode it again before comparing; a signer that depends on that is one bug away from a 403.
 MILLRACE_INLINE void require_canonical(std::string_view text, bool keep_slash, const char* what) {
@@ -129,12 +132,12 @@ MILLRACE_INLINE caller signature_check::verify_header(const request& r, std::str
   }
   require_scope(s, *date);
   const access_key& key = known(s.key);
-  if (now - *when > options_.allowed_skew || *when - now > options_.allowed_skew) {
+  if (now - *when > detail::allowed_skew || *when - now > detail::allowed_skew) {
     throw refusal(403, "RequestTimeTooSkewed",
                   "The difference between the request time and the current time is too large.")
         .with("RequestTime", *date)
         .with("ServerTime", detail::iso_date(now))
-        .with("MaxAllowedSkewMilliseconds", std::to_string(options_.allowed_skew * 1000));
+        .with("MaxAllowedSkewMilliseconds", std::to_string(detail::allowed_skew * 1000));
   }
   const std::string* payload = r.field("x-amz-content-sha256");
   if (payload == nullptr || r.count("x-amz-content-sha256") != 1) {
@@ -175,7 +178,7 @@ MILLRACE_INLINE caller signature_check::verify_query(const request& r, std::int6
   }
   require_scope(s, date);
   const access_key& key = known(s.key);
-  if (*when - now > options_.allowed_skew) {
+  if (*when - now > detail::allowed_skew) {
     throw refusal(403, "AccessDenied", "Request is not yet valid").with("ServerTime", detail::iso_date(now));
   }
   if (now > *when + static_cast<std::int64_t>(*expires)) {

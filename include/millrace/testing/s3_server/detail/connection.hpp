@@ -128,7 +128,7 @@ class stream {
 /// call.
 class input {
  public:
-  input(stream& from, std::size_t max_head) : stream_(from), memory_(max_head) {}
+  explicit input(stream& from) : stream_(from), memory_(64 * KiB) {}
 
   /// A head without its empty line (each field with its CR LF); empty at the end of the connection. Throws refusal when
   /// it is too long.
@@ -228,7 +228,7 @@ duration latency(shared_state& s);
 class connection {
  public:
   connection(shared_state& s, stream_socket peer, std::uint64_t number)
-      : state_(s), stream_(std::move(peer), s.tls.get()), input_(stream_, s.settings.max_head_size), number_(number) {
+      : state_(s), stream_(std::move(peer), s.tls.get()), input_(stream_), number_(number) {
     stream_.raw().set_no_delay();
     ++state_.counts.open_connections;
   }
