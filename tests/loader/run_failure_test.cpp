@@ -117,7 +117,7 @@ TEST_CASE("when the loop fails, the items that wait are dropped before the pipel
       const std::optional<borrowed> item = r.next();
       FAIL_CHECK("an item whose stage is gone");
     } catch (const io_error& e) {
-      CHECK(e.code() == EINVAL);
+      CHECK(e.code() == std::errc::invalid_argument);
     }
     CHECK_FALSE(r.next());
     const double seconds = r.stats().seconds;
