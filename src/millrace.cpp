@@ -26,6 +26,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/coro/root_scope.ipp>
 #include <millrace/coro/run_context.ipp>
 #include <millrace/coro/stage_record.ipp>
+#include <millrace/coro/tracer.ipp>
 #include <millrace/decode/array.ipp>
 #include <millrace/decode/detail/image_source.ipp>
 #include <millrace/decode/detail/sound_parts.ipp>
@@ -39,7 +40,9 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/device/normalise_images.ipp>
 #include <millrace/device/slot_store.ipp>
 #include <millrace/flow/bucket_by_length.ipp>
+#include <millrace/flow/detail/compactor.ipp>
 #include <millrace/flow/failure_policy.ipp>
+#include <millrace/flow/stream.ipp>
 #include <millrace/formats/array_shards.ipp>
 #include <millrace/formats/detail/record_scanner.ipp>
 #include <millrace/formats/index_shard.ipp>
@@ -51,6 +54,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/formats/tar_shards.ipp>
 #include <millrace/formats/tfrecord_shards.ipp>
 #include <millrace/http/detail/addresses.ipp>
+#include <millrace/http/error.ipp>
 #include <millrace/index/detail/index_parts.ipp>
 #include <millrace/index/detail/indexed_object.ipp>
 #include <millrace/index/detail/sample_choice.ipp>
@@ -92,6 +96,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/order/shard_counts.ipp>
 #include <millrace/order/shard_deal.ipp>
 #include <millrace/order/shuffle_quality.ipp>
+#include <millrace/s3/error.ipp>
 #include <millrace/shards/disk_cache.ipp>
 #include <millrace/shards/fetch.ipp>
 #include <millrace/shards/file_storage.ipp>
@@ -143,6 +148,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/http/message.ipp>
 #include <millrace/http/proxy.ipp>
 #include <millrace/http/redirect.ipp>
+#include <millrace/http/unconditional_hosts.ipp>
 #include <millrace/retry/request_rate.ipp>
 #include <millrace/retry/retry.ipp>
 #include <millrace/shards/http_storage.ipp>

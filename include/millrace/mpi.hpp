@@ -52,7 +52,7 @@ inline void check_mpi(int code, const char* what) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw io_error(0, std::string(what) + ": " + std::string(text, static_cast<std::size_t>(length)));
+  throw io_error(std::string(what) + ": " + std::string(text, static_cast<std::size_t>(length)));
 }
 
 }  // namespace detail

@@ -4,6 +4,7 @@
 // millrace-index: the index of tar shards, files of lines, records or samples, or objects. docs/guide/tools.md
 // describes it.
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>

@@ -3,6 +3,7 @@
 
 // millrace-verify: whether the epochs of a training had every sample once. docs/guide/tools.md describes it.
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <optional>

@@ -70,13 +70,15 @@ TEST_CASE("errors have types, and all are millrace::error") {
   CHECK_THROWS_AS(throw millrace::configuration_error("x"), error);
   CHECK_THROWS_AS(throw millrace::archive_error("x"), error);
   CHECK_THROWS_AS(throw millrace::decode_error("x"), error);
-  const millrace::io_error e(ENOENT, "no such file", where{"/data/x", std::nullopt, ""});
-  CHECK(e.code() == ENOENT);
+  const millrace::io_error e(std::errc::no_such_file_or_directory, "no such file", where{"/data/x", std::nullopt, ""});
+  CHECK(e.code() == std::errc::no_such_file_or_directory);
+  CHECK(e.code().value() == ENOENT);
+  CHECK_FALSE(millrace::io_error("no code").code());
   CHECK(std::string(e.what()) == "/data/x: no such file");
 }
 
 TEST_CASE("notes complete an error's message and nothing else") {
-  millrace::io_error e(5, "broke off", millrace::where{"x.tar", 512, "a"});
+  millrace::io_error e(std::errc::io_error, "broke off", millrace::where{"x.tar", 512, "a"});
   const std::string bare = "x.tar at byte 512, a: broke off";
   CHECK(e.what() == bare);
   const char* const before = e.what();
@@ -88,7 +90,7 @@ TEST_CASE("notes complete an error's message and nothing else") {
   CHECK(before == bare);  // what was read before stays readable
   CHECK(with_one == bare + " (after 3 members)");
   CHECK(e.reason() == "broke off");
-  CHECK(e.code() == 5);
+  CHECK(e.code() == std::errc::io_error);
   millrace::io_error copy = e;
   copy.add_note("copied");
   CHECK(copy.what() == bare + " (after 3 members; in epoch 2\\x0a; copied)");
@@ -110,7 +112,7 @@ TEST_CASE("notes on an error that travels are there where it arrives") {
 }
 
 TEST_CASE("an error without a place is given one by who knows it, and keeps the first") {
-  millrace::io_error e(5, "broke off");
+  millrace::io_error e(std::errc::io_error, "broke off");
   const millrace::where at{"x.tar\n", 512, "a"};
   const std::string bare = "x.tar\\x0a at byte 512, a: broke off";
   const char* const before = e.what();

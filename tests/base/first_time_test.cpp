@@ -46,12 +46,13 @@ TEST_CASE("of threads that would say the same line one does") {
 TEST_CASE("lines that find no place to be remembered are not said, and one line tells that") {
   test::forget_lines();
   std::string told;
-  set_log([](void* to, const log_record& r) { *static_cast<std::string*>(to) += std::string(r.text) + '\n'; }, &told);
+  const auto add = [&](const log_record& r) { told += std::string(r.text) + '\n'; };
+  set_log(add);
   for (std::size_t i = 0; i < detail::most_lines_said; ++i) REQUIRE(detail::first_time("line " + std::to_string(i)));
   CHECK(told == "");
   for (int i = 0; i < 1000; ++i) REQUIRE_FALSE(detail::first_time("one more " + std::to_string(i)));
   CHECK_FALSE(detail::first_time("line 0"));
-  set_log(nullptr, nullptr);
+  set_log(nullptr);
   CHECK(told ==
         "millrace: 1024 different lines of those that are logged once are in the log; further ones are left out\n");
   test::forget_lines();

@@ -35,12 +35,12 @@ struct heard {
   };
   std::vector<record> all;
 
-  static void add(void* self, const log_record& r) {
+  void operator()(const log_record& r) {
     record copy{to_text(r.level), std::string(r.text), {}};
     for (std::size_t i = 0; i < r.field_count; ++i) {
       copy.fields += std::string(r.fields[i].name) + '=' + std::string(r.fields[i].value) + ';';
     }
-    static_cast<heard*>(self)->all.push_back(copy);
+    all.push_back(copy);
   }
 };
 
@@ -49,7 +49,7 @@ class sink_of_process {
  public:
   explicit sink_of_process(heard& to) {
     test::forget_lines();
-    set_log(&heard::add, &to);
+    set_log(to);
   }
   sink_of_process(const sink_of_process&) = delete;
   sink_of_process& operator=(const sink_of_process&) = delete;
@@ -116,7 +116,7 @@ TEST_CASE("the sink of a runtime takes its lines, and only these") {
   heard process, own;
   {
     const sink_of_process sink(process);
-    runtime rt({.log = &heard::add, .log_context = &own});
+    runtime rt({.log = own});
     CHECK(count(rt.run(one_bad())) == 2);
     CHECK(count(run(one_bad())) == 2);
   }

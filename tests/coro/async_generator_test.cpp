@@ -20,6 +20,8 @@ using namespace millrace::test;
 using namespace std::chrono_literals;
 
 static_assert(!std::is_copy_constructible_v<async_generator<int>>);
+static_assert(!std::is_constructible_v<async_generator<int>,
+                                       std::coroutine_handle<async_generator<int>::promise_type>>);
 static_assert(std::is_nothrow_move_constructible_v<async_generator<int>>);
 static_assert(std::is_nothrow_move_assignable_v<async_generator<int>>);
 

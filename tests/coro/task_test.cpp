@@ -18,6 +18,7 @@ using namespace millrace::test;
 using namespace std::chrono_literals;
 
 static_assert(!std::is_copy_constructible_v<task<int>>);
+static_assert(!std::is_constructible_v<task<int>, std::coroutine_handle<task<int>::promise_type>>);
 static_assert(std::is_nothrow_move_constructible_v<task<int>>);
 static_assert(!std::is_aggregate_v<task<>::promise_type>);
 static_assert(!std::is_aggregate_v<task<int>::promise_type>);

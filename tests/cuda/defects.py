@@ -15,9 +15,9 @@ import pathlib
 import subprocess
 import sys
 
-SLOTS = "millrace/device/detail/slots.hpp"
-SLOTS_BODIES = "millrace/device/detail/slots.ipp"
-STORE_BODIES = "millrace/device/slot_store.ipp"
+BATCH = "millrace/device/batch.ipp"
+SLOTS = "millrace/device/detail/slots.ipp"
+STORE = "millrace/device/slot_store.ipp"
 DEVICE = "millrace/cuda/stream_device.hpp"
 NVJPEG = "millrace/cuda/nvjpeg.hpp"
 RESIDENT = "millrace/cuda/resident_images.hpp"
@@ -25,22 +25,20 @@ RESIDENT = "millrace/cuda/resident_images.hpp"
 # Name, then the places: header, what stands there (once), what it becomes. PLANTED is whether it is awake.
 COPIES = [
     ("slot_reused_early", [
-        (SLOTS_BODIES, "} else if (!stage_gone) {\n      draining_.push_back(i);",
-         "} else if (!stage_gone) {\n      (PLANTED ? free_ : draining_).push_back(i);")]),
+        (SLOTS, "if (!failed) draining_.push_back(i);",
+         "if (!failed) (PLANTED ? free_ : draining_).push_back(i);")]),
     ("use_not_asked_for", [
-        (SLOTS, "if (u.active && !on_->query(u.done)) return false;",
+        (BATCH, "if (u.active && !on_->query(u.done)) return false;",
          "if (!PLANTED && u.active && !on_->query(u.done)) return false;")]),
     ("release_marks_nothing", [
-        (SLOTS, "on_->record(u.done, u.stream);", "if (!PLANTED) on_->record(u.done, u.stream);"),
-        (SLOTS, "on_->record(find_or_add(stream).done, stream);",
-         "if (!PLANTED) on_->record(find_or_add(stream).done, stream);")]),
+        (BATCH, "on_->record(u.done, u.stream);", "if (!PLANTED) on_->record(u.done, u.stream);"),
+        (BATCH, "    on_->record(u.done, stream);", "    if (!PLANTED) on_->record(u.done, stream);")]),
     ("not_ready_taken_as_done", [
         ("millrace/cuda/device.hpp", "forget(code);\n    return false;", "forget(code);\n    return PLANTED;")]),
     ("retire_waits_for_nothing", [
-        (SLOTS, "if (done()) return;", "if (PLANTED || done()) return;")]),
+        (BATCH, "if (done()) return;", "if (PLANTED || done()) return;")]),
     ("copy_not_asked_for", [
-        (SLOTS, "return !copied_ || on_->query(*copied_);",
-         "return PLANTED || !copied_ || on_->query(*copied_);")]),
+        (BATCH, "  return copied();\n", "  return PLANTED || copied();\n")]),
     ("copy_marked_on_another_stream", [
         (DEVICE, "e.record(copies_.get());", "e.record(PLANTED ? nullptr : copies_.get());")]),
     ("use_marked_on_another_stream", [
@@ -49,16 +47,17 @@ COPIES = [
         (DEVICE, 'detail::check(cudaStreamWaitEvent(usable(s), e.get(), 0), "cudaStreamWaitEvent");',
          'if (!PLANTED) detail::check(cudaStreamWaitEvent(usable(s), e.get(), 0), "cudaStreamWaitEvent");')]),
     ("memory_let_go_before_the_copy", [
-        (SLOTS, "  bool fence() noexcept override {", "  bool fence() noexcept override {\n    if (PLANTED) host_ = host_batch();")]),
+        (BATCH, "bool device_slot::fence() noexcept {\n",
+         "bool device_slot::fence() noexcept {\n  if (PLANTED) host_ = host_batch();\n")]),
     ("kept_slot_cleared_early", [
-        (STORE_BODIES, "  slot->use_device(device());\n",
-         "  slot->use_device(device());\n  if (PLANTED) slot->clear();\n")]),
+        (STORE, "  slot->use_device(on_);\n",
+         "  slot->use_device(on_);\n  if (PLANTED) slot->clear();\n")]),
     ("kept_slot_not_marked_again", [
-        (SLOTS_BODIES, "if (s->fence()) {", "if (PLANTED || s->fence()) {")]),
+        (SLOTS, "if (s->fence()) {", "if (PLANTED || s->fence()) {")]),
     ("kept_slot_taken_as_done", [
-        (SLOTS_BODIES, "    if (slots_[i]->done()) {", "    if (PLANTED || slots_[i]->done()) {")]),
+        (SLOTS, "    if (slots_[i]->done()) {", "    if (PLANTED || slots_[i]->done()) {")]),
     ("kept_slot_provided_early", [
-        (STORE_BODIES, "if (only_done && !done) continue;", "if (!PLANTED && only_done && !done) continue;")]),
+        (STORE, "if (only_done && !done) continue;", "if (!PLANTED && only_done && !done) continue;")]),
 ]
 
 IMAGES = [
@@ -72,21 +71,20 @@ IMAGES = [
          "  std::shared_ptr<const detail::nvjpeg_library> library_;\n"
          "  std::shared_ptr<decoding> one_ = std::make_shared<decoding>();\n};\n\nstatic_assert")]),
     ("state_let_go_early", [
-        (SLOTS, "void device_slot_on<D>::retire() noexcept {\n",
-         "void device_slot_on<D>::retire() noexcept {\n  if (PLANTED) decoding_ = typename decoding_of<D>::type();\n")]),
+        (BATCH, "void device_slot::retire() noexcept {\n",
+         "void device_slot::retire() noexcept {\n  if (PLANTED) decoding_.reset();\n")]),
     ("decoding_not_marked", [
-        (SLOTS, "    throw;\n  }\n  record_copy();\n", "    throw;\n  }\n  if (!PLANTED) record_copy();\n")]),
+        (BATCH, "    throw;\n  }\n  record_copy();\n", "    throw;\n  }\n  if (!PLANTED) record_copy();\n")]),
     ("pixels_let_go_before_the_copy", [
-        (SLOTS, "      pixels_.push_back(std::move(pixels));", "      if (!PLANTED) pixels_.push_back(std::move(pixels));")]),
+        (BATCH, "      pixels_.push_back(std::move(pixels));", "      if (!PLANTED) pixels_.push_back(std::move(pixels));")]),
     ("kept_before_the_host_decodes", [
-        (SLOTS, "    for (const image_to_decode& i : found) {\n",
-         "    if constexpr (requires { on_->keep(found, decoding_); }) {\n"
-         "      if (PLANTED) on_->keep(found, decoding_);\n    }\n"
+        (BATCH, "    for (const image_to_decode& i : found) {\n",
+         "    if (PLANTED) on_->keep(found, decoding_);\n"
          "    for (const image_to_decode& i : found) {\n")]),
     ("keeping_not_marked", [
-        (SLOTS, "    if constexpr (requires { on_->keep(found, decoding_); }) on_->keep(found, decoding_);\n  } catch",
+        (BATCH, "    on_->keep(found, decoding_);\n  } catch",
          "    if (PLANTED) record_copy();\n"
-         "    if constexpr (requires { on_->keep(found, decoding_); }) on_->keep(found, decoding_);\n"
+         "    on_->keep(found, decoding_);\n"
          "    if (PLANTED) return;\n  } catch")]),
     ("kept_on_another_stream", [
         (RESIDENT, "check(cudaMemcpyAsync(to, from, n, direction, on_.copies().get())",

@@ -180,8 +180,8 @@ TEST_CASE("images that do not fit are decoded in every epoch, and that is said o
       const std::size_t most = a.pixel_bytes / 2;
       const cuda::resident_images gpu(cuda::nvjpeg(cuda::stream()), {.bytes = most, .page_locked = page_locked});
       runtime_options with;
-      with.log = [](void* to, const log_record& r) { *static_cast<std::string*>(to) += std::string(r.text) + '\n'; };
-      with.log_context = &said;
+      const auto add = [&](const log_record& r) { said += std::string(r.text) + '\n'; };
+      with.log = add;
       runtime rt(with);
       run_epoch(rt, a, gpu, 6);
       const std::size_t kept = gpu.kept();

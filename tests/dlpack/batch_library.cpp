@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/dlpack/batch_library.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <numeric>

@@ -101,7 +101,7 @@ TEST_CASE("a batch ends where padding would make it too large, and at an edge", 
 TEST_CASE("an item that is longer than a batch may be is a line in the log, once", "[bucket]") {
   static std::vector<std::string> said;
   said.clear();
-  runtime rt({.log = [](void*, const log_record& r) { said.emplace_back(r.text); }});
+  runtime rt({.log = [](const log_record& r) { said.emplace_back(r.text); }});
   std::vector<std::size_t> lengths{3, 20, 30, 4};
   for (auto& b : rt.run(from_range(std::move(lengths)) |
                         bucket_by_length([](const std::size_t& n) { return n; }, {.max_tokens = 10}))) {

@@ -5,6 +5,7 @@
 // Properties of whole pipelines: whatever the timing, the order of the ready queue and the moment at which everything
 // is dropped, ordered stages give the same items, nothing is left behind and no object is destroyed twice.
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <stdexcept>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/flow/map_concurrent.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

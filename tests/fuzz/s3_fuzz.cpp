@@ -85,12 +85,10 @@ void configuration(std::string_view text) {
   });
   allow<mill::configuration_error>([&] {
     std::string value(text);
-    const mill::environment variables(
-        [](void* v, const char* name) -> const char* {
-          const bool asked = std::string_view(name) == "AWS_CONTAINER_CREDENTIALS_FULL_URI";
-          return asked ? static_cast<const std::string*>(v)->c_str() : nullptr;
-        },
-        &value);
+    const auto look_up = [&](const char* name) -> const char* {
+      return std::string_view(name) == "AWS_CONTAINER_CREDENTIALS_FULL_URI" ? value.c_str() : nullptr;
+    };
+    const mill::environment variables(look_up);
     const s3::settings nothing_else(variables, [](const std::string&) { return s3::detail::file_text(ENOENT); });
     const std::optional<std::string> url = s3::detail::container_url(nothing_else);
     require(!url || (is_text(*url) &&

@@ -532,8 +532,8 @@ TEST_CASE("a run's stats count the addresses that the loops of its runtime pass 
   std::vector<std::string> lines;
   runtime_options o;
   o.loops = 2;
-  o.log = [](void* to, const log_record& r) { static_cast<std::vector<std::string>*>(to)->emplace_back(r.text); };
-  o.log_context = &lines;
+  const auto add = [&](const log_record& r) { lines.emplace_back(r.text); };
+  o.log = add;
   const auto live = server_at("127.0.0.1", 0, 0ms, 0, 1);
   const mostly_dead_host dead({"127.0.0.2", "127.0.0.3", "127.0.0.1"}, live->port());
   const auto store = std::make_shared<const http_storage>(in_time(1s));

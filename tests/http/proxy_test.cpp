@@ -12,14 +12,11 @@ namespace {
 using table = std::map<std::string, std::string>;
 
 millrace::http::proxy_choice choose(table values, const char* scheme) {
-  const millrace::environment variables(
-      [](void* context, const char* name) -> const char* {
-        const auto& t = *static_cast<const table*>(context);
-        const auto found = t.find(name);
-        return found == t.end() ? nullptr : found->second.c_str();
-      },
-      &values);
-  return millrace::http::proxy_choice::from_environment(variables, scheme);
+  const auto look_up = [&](const char* name) -> const char* {
+    const auto found = values.find(name);
+    return found == values.end() ? nullptr : found->second.c_str();
+  };
+  return millrace::http::proxy_choice::from_environment(millrace::environment(look_up), scheme);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ std::pair<std::string, int> failure(executor& ex, task<T> t) {
   try {
     block_on(ex, std::move(t));
   } catch (const io_error& e) {
-    return {e.what(), e.code()};
+    return {e.what(), e.code().value()};
   }
   return {"no error", 0};
 }

@@ -211,7 +211,7 @@ TEST_CASE("a loop thread that cannot have a loop says why", "[io]") {
   try {
     loop_thread t;
   } catch (const io_error& e) {
-    code = e.code();
+    code = e.code().value();
   }
   ::setrlimit(RLIMIT_NOFILE, &before);
   CHECK(code == EMFILE);
@@ -235,7 +235,7 @@ TEST_CASE("a loop thread that fails in the kernel notifies all waiters, and late
       try {
         co_return co_await run_on(other.loop(), make);
       } catch (const io_error& e) {
-        co_return -e.code();
+        co_return -e.code().value();
       }
     };
     spawned<int> waits(loop, fetch(other.loop(), counts, forever));

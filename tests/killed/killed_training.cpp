@@ -148,7 +148,7 @@ int train(const std::vector<std::string>& words) {
 
 int main(int count, char** arguments) {
   // Hundreds of ranks run without a group on purpose; their lines would hide what went wrong with one.
-  mill::set_log([](void*, const mill::log_record& r) {
+  mill::set_log([](const mill::log_record& r) {
     if (r.text.find("without a rank_group") != std::string_view::npos) return;
     std::fprintf(stderr, "%.*s\n", static_cast<int>(r.text.size()), r.text.data());
   });

@@ -36,6 +36,8 @@ cpu_set_t mask() {
   return set;
 }
 
+void add_line(std::vector<std::string>& lines, const log_record& r) { lines.emplace_back(r.text); }
+
 struct row {
   int id;
 };
@@ -72,10 +74,7 @@ class two_nodes {
   unsigned cpus(int number) const { return static_cast<unsigned>(CPU_COUNT(&node(number))); }
 
   std::shared_ptr<detail::runtime_core> runtime(runtime_options o, std::vector<std::string>* lines = nullptr) const {
-    if (lines != nullptr) {
-      o.log = [](void* to, const log_record& r) { static_cast<std::vector<std::string>*>(to)->emplace_back(r.text); };
-      o.log_context = lines;
-    }
+    if (lines != nullptr) o.log = log_function::to<&add_line>(*lines);
     return detail::runtime_core::make(o, nullptr, folder_.root());
   }
 

@@ -158,10 +158,10 @@ TEST_CASE("where standard error is no terminal, progress and the table are lines
   std::string said;
   test::captured_stderr captured(into::pipe);
   {
-    runtime rt({.log = [](void* to, const log_record& r) {
-                  *static_cast<std::string*>(to) += std::string(to_text(r.level)) + ' ' + std::string(r.text) + '\n';
-                },
-                .log_context = &said});
+    const auto add = [&](const log_record& r) {
+      said += std::string(to_text(r.level)) + ' ' + std::string(r.text) + '\n';
+    };
+    runtime rt({.log = add});
     auto r = rt.run(names_of(0), {.show = progress::on});
     while (r.next()) continue;
   }

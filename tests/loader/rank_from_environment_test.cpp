@@ -23,15 +23,11 @@ namespace {
 
 using variables = std::map<std::string, std::string>;
 
-environment in(variables& table) {
-  return environment(
-      [](void* context, const char* name) -> const char* {
-        const auto& map = *static_cast<variables*>(context);
-        const auto found = map.find(name);
-        return found == map.end() ? nullptr : found->second.c_str();
-      },
-      &table);
+const char* look_up(const variables& table, const char* name) {
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : found->second.c_str();
 }
+environment in(variables& table) { return environment(environment::getter::to<&look_up>(table)); }
 rank from(variables table) { return rank_from_environment(in(table)); }
 
 const variables torchrun{
@@ -235,11 +231,9 @@ TEST_CASE("a process that believes to be alone reports the launcher that started
 
 TEST_CASE("a run says once that its process was started by a launcher of several") {
   std::vector<std::string> lines;
-  const auto add = [](void* all, const log_record& r) {
-    static_cast<std::vector<std::string>*>(all)->emplace_back(r.text);
-  };
+  const auto add = [&](const log_record& r) { lines.emplace_back(r.text); };
   const auto begin = [&](const rank* r) {
-    runtime rt({.log = add, .log_context = &lines});
+    runtime rt({.log = add});
     auto numbers = stream(iota(3));
     auto run = rt.run(r == nullptr ? std::move(numbers) : std::move(numbers).of_rank(*r));
     CHECK(run.next() == 0);

@@ -117,7 +117,7 @@ TEST_CASE("when the loop fails, the items that wait are dropped before the pipel
       const std::optional<borrowed> item = r.next();
       FAIL_CHECK("an item whose stage is gone");
     } catch (const io_error& e) {
-      CHECK(e.code() == EINVAL);
+      CHECK(e.code() == std::errc::invalid_argument);
     }
     CHECK_FALSE(r.next());
     const double seconds = r.stats().seconds;
@@ -276,9 +276,6 @@ async_generator<int> picky(async_generator<int> in, int how) {
     co_yield give(value);
   }
 }
-void keep_line(void* lines, const log_record& r) {
-  static_cast<std::vector<std::string>*>(lines)->emplace_back(r.text);
-}
 
 /// The lines that a run of the pipeline says, which must end with an exception of that type.
 template <class Exception, class Pipeline>
@@ -286,8 +283,8 @@ std::vector<std::string> lines_of(Pipeline pipeline) {
   std::vector<std::string> lines;
   {
     runtime_options o;
-    o.log = &keep_line;
-    o.log_context = &lines;
+    const auto add = [&](const log_record& r) { lines.emplace_back(r.text); };
+    o.log = add;
     runtime rt(o);
     auto r = rt.run(std::move(pipeline), {.show = progress::off});
     CHECK_THROWS_AS(

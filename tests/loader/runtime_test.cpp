@@ -354,16 +354,14 @@ TEST_CASE("several loops that the runtime has chosen are one log line, and in th
 
 TEST_CASE("a pool that is smaller than the machine is one log line, a pool of a given size is not") {
   std::vector<std::string> lines;
-  const auto add = [](void* to, const log_record& r) {
-    static_cast<std::vector<std::string>*>(to)->emplace_back(r.text);
-  };
+  const auto add = [&](const log_record& r) { lines.emplace_back(r.text); };
   rank many;
   many.local_world_size = 7919;
   const unsigned all = detail::limits_of_process().machine;
-  runtime({.threads = 1, .rank = many, .log = add, .log_context = &lines}).pool();
+  runtime({.threads = 1, .rank = many, .log = add}).pool();
   CHECK(lines.empty());
   for (int i = 0; i < 2; ++i) {
-    runtime rt({.rank = many, .log = add, .log_context = &lines});
+    runtime rt({.rank = many, .log = add});
     CHECK(rt.pool().threads() == 1);
   }
   if (all == 1) return;
@@ -391,11 +389,9 @@ TEST_CASE("stages see the runtime they run on, and on a bare loop the defaults")
 
 TEST_CASE("what stages say goes to the log of their runtime") {
   std::vector<std::string> lines;
-  const auto add = [](void* to, const log_record& r) {
-    static_cast<std::vector<std::string>*>(to)->emplace_back(r.text);
-  };
+  const auto add = [&](const log_record& r) { lines.emplace_back(r.text); };
   {
-    runtime rt({.log = add, .log_context = &lines});
+    runtime rt({.log = add});
     const auto odd = [](int i) -> int {
       if (i % 2 == 0) throw decode_error("even");
       return i;

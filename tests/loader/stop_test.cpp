@@ -73,8 +73,7 @@ class lines {
  public:
   runtime_options options() {
     runtime_options o;
-    o.log = [](void* self, const log_record& r) { static_cast<lines*>(self)->add(r.text); };
-    o.log_context = this;
+    o.log = log_function::to<&lines::note>(*this);
     return o;
   }
   std::string text() const {
@@ -83,9 +82,9 @@ class lines {
   }
 
  private:
-  void add(std::string_view line) {
+  void note(const log_record& r) {
     const std::lock_guard lock(mutex_);
-    text_ += std::string(line) + "\n";
+    text_ += std::string(r.text) + "\n";
   }
   mutable std::mutex mutex_;
   std::string text_;
@@ -433,7 +432,7 @@ TEST_CASE("a task that ends stops the run, one that fails does not") {
   runtime rt(log.options());
   const auto told = [](bool fails) -> task<std::string> {
     co_await sleep_for(std::chrono::milliseconds(2));
-    if (fails) throw io_error(0, "the host is gone");
+    if (fails) throw io_error("the host is gone");
     co_return "the power goes";
   };
   auto r = rt.run(then_never(1));
@@ -462,7 +461,8 @@ TEST_CASE("a task that is to stop a run does not begin once that has ended") {
   run_context context;
   bool asked = false;
   const auto at_once = []() -> task<std::string> { co_return "at once"; };
-  detail::stop_causes causes([](void* told) noexcept { *static_cast<bool*>(told) = true; }, &asked);
+  const auto ask = [&] { asked = true; };
+  detail::stop_causes causes(ask);
   causes.begin(loop, context);
   causes.add(at_once());  // the loop's message is on its way
   causes.end();

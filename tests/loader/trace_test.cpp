@@ -281,8 +281,8 @@ TEST_CASE("MILLRACE_TRACE traces the runs of a program, and without it nothing i
 TEST_CASE("a trace that cannot be written is a line in the log, and the run goes on") {
   std::string said;
   {
-    runtime rt(
-        {.log = [](void* to, const log_record& r) { *static_cast<std::string*>(to) += r.text; }, .log_context = &said});
+    const auto add = [&](const log_record& r) { said += r.text; };
+    runtime rt({.log = add});
     auto run = rt.run(shards("a.tar"), {.trace = "/none/of/these/out.json"});
     CHECK(run.next());
     CHECK_FALSE(run.next());

@@ -36,13 +36,13 @@ using namespace millrace::test;
 namespace {
 
 struct lines {
-  static void add(void* context, const log_record& r) { static_cast<lines*>(context)->all.emplace_back(r.text); }
+  void operator()(const log_record& r) { all.emplace_back(r.text); }
   std::vector<std::string> all;
 };
 
 TEST_CASE("a refused ring means epoll, told once", "[loop]") {
   lines log;
-  const auto loop = detail::make_loop_without_ring({.log = lines::add, .log_context = &log}, EPERM);
+  const auto loop = detail::make_loop_without_ring({.log = log}, EPERM);
   CHECK(std::string(loop->backend()) == "epoll");
   turns(*loop, 2);
   REQUIRE(log.all.size() == 1);
@@ -52,14 +52,14 @@ TEST_CASE("a refused ring means epoll, told once", "[loop]") {
 
 TEST_CASE("epoll by choice says nothing", "[loop]") {
   lines log;
-  const auto loop = make_event_loop({.force_epoll = true, .log = lines::add, .log_context = &log});
+  const auto loop = make_event_loop({.force_epoll = true, .log = log});
   CHECK(std::string(loop->backend()) == "epoll");
   CHECK(log.all.empty());
 }
 
 TEST_CASE("a ring, where there is one, says nothing", "[loop]") {
   lines log;
-  const auto loop = make_event_loop({.log = lines::add, .log_context = &log});
+  const auto loop = make_event_loop({.log = log});
   if (std::string(loop->backend()) != "io_uring") MILLRACE_SKIP("io_uring is refused here");
   CHECK(log.all.empty());
   CHECK(static_cast<ring_loop&>(*loop).capacity() >= 4096);
@@ -174,7 +174,7 @@ TEST_CASE("no descriptors left is an error, not a crash", "[loop]") {
     const no_more_descriptors guard;
     const auto loop = make_event_loop({.force_epoll = epoll});
   } catch (const io_error& e) {
-    code = e.code();
+    code = e.code().value();
   }
   CHECK(code == EMFILE);
 }

@@ -4,6 +4,7 @@
 #include <millrace/loop/detail/thread.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <thread>
 #include <vector>

@@ -193,7 +193,7 @@ TEST_CASE("a watch whose descriptor was closed takes nothing from the watch that
     try {
       loop.watch(stale, number, POLLIN | POLLOUT);
     } catch (const io_error& e) {  // at the back end's choice
-      CHECK(e.code() == EEXIST);
+      CHECK(e.code() == std::errc::file_exists);
     }
     turns(loop, 3);
   }
@@ -352,7 +352,7 @@ TEST_CASE("a descriptor that cannot be polled is refused or reported once", "[lo
     CHECK((w.events & POLLIN) != 0);
     loop.unwatch(w);
   } catch (const io_error& e) {
-    CHECK(e.code() == EBADF);
+    CHECK(e.code() == std::errc::bad_file_descriptor);
     CHECK_FALSE(w.watched());
   }
 }

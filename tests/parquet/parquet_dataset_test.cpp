@@ -5,6 +5,7 @@
 
 #include <millrace/parquet.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

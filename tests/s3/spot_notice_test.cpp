@@ -47,11 +47,10 @@ test::recorded_exchange asked(int status, std::string answer = {}) {
 const char* const notice = R"({"action": "terminate", "time": "2026-11-26T08:22:00Z"})";
 
 s3::detail::instance_place place(const char* disabled = nullptr) {
-  const environment variables(
-      [](void* value, const char* name) -> const char* {
-        return std::string_view(name) == "AWS_EC2_METADATA_DISABLED" ? static_cast<const char*>(value) : nullptr;
-      },
-      const_cast<char*>(disabled));
+  const auto look_up = [&](const char* name) -> const char* {
+    return std::string_view(name) == "AWS_EC2_METADATA_DISABLED" ? disabled : nullptr;
+  };
+  const environment variables(look_up);
   const s3::settings s(variables, [](const std::string&) { return s3::detail::file_text(ENOENT); });
   s3::detail::instance_place here(s);
   here.limits.attempts = 1;

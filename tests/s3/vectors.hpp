@@ -37,14 +37,13 @@ inline std::vector<std::string> names_in(const std::string& folder) {
 /// An environment made of a table. Keep the table alive as long as the environment.
 using variables = std::map<std::string, std::string>;
 
+inline const char* look_up(const variables& values, const char* name) {
+  const auto found = values.find(name);
+  return found == values.end() ? nullptr : found->second.c_str();
+}
+
 inline environment environment_of(variables& table) {
-  return environment(
-      [](void* context, const char* name) -> const char* {
-        const auto& values = *static_cast<const variables*>(context);
-        const auto found = values.find(name);
-        return found == values.end() ? nullptr : found->second.c_str();
-      },
-      &table);
+  return environment(environment::getter::to<&look_up>(table));
 }
 
 }  // namespace millrace::test

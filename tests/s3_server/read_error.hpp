@@ -16,7 +16,7 @@ inline task<int> read_error(stream_socket& s) {
     while (co_await s.read_some(memory) > 0) continue;
     co_return 0;
   } catch (const io_error& e) {
-    co_return e.code();
+    co_return e.code().value();
   }
 }
 

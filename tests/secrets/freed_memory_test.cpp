@@ -134,16 +134,15 @@ class world {
 
   /// How many freed blocks had the secret in them; -1: the object was not read.
   int leaks() {
-    const auto look_up = [](void* self, const char* name) -> const char* {
-      const variables& all = static_cast<world*>(self)->v;
-      const auto at = all.find(name);
-      return at == all.end() ? nullptr : at->second.c_str();
+    const auto look_up = [&](const char* name) -> const char* {
+      const auto at = v.find(name);
+      return at == v.end() ? nullptr : at->second.c_str();
     };
     bool read = false;
     found = 0;
     watching = true;
     {
-      const s3::client c = s3::client::from_environment(environment(look_up, this));
+      const s3::client c = s3::client::from_environment(environment(look_up));
       const std::unique_ptr<event_loop> loop = make_event_loop();
       const s3::object_part got = block_on(*loop, c.get("s3://b/k", 0, 7, "", slab_pool(64 * KiB)));
       read = got.data.view() == "content";

@@ -194,7 +194,7 @@ TEST_CASE("a limit of the sizes of files ends what is written, and not the progr
   if (beyond != "slots of a segment that is there") in.clear();
   const ::pid_t child = ::fork();
   if (child == 0) {
-    set_log([](void*, const log_record&) {});
+    set_log([](const log_record&) {});
     const ::rlimit most{beyond == "the index" ? ::rlim_t(8192) : ::rlim_t(MiB), RLIM_INFINITY};
     int wrong = ::setrlimit(RLIMIT_FSIZE, &most) == 0 ? 0 : 9;
     try {

@@ -50,7 +50,7 @@ std::shared_ptr<test::memory_store> store_of(std::uint64_t version) {
 /// `reads`. The exit status: 0; 1 where bytes came that the store does not have, 2 for an error, 3 where nothing came
 /// from the disk. Each read is a byte in `progress`.
 int child(const std::string& folder, std::uint64_t seed, std::uint64_t reads, int progress) {
-  set_log([](void*, const log_record&) {});
+  set_log([](const log_record&) {});
   try {
     rng random(seed);
     const auto store = store_of(random.below(versions));
@@ -142,7 +142,7 @@ TEST_CASE("locks of a process that is killed are free, though it has forked a ch
   REQUIRE(::pipe(ends) == 0);
   const pid_t parent = ::fork();
   if (parent == 0) {
-    set_log([](void*, const log_record&) {});
+    set_log([](const log_record&) {});
     const auto store = store_of(0);
     const auto loop = make_event_loop();
     const auto cache = disk_cache(std::shared_ptr<const storage>(store),

@@ -92,7 +92,7 @@ class user {
     REQUIRE(::pipe(ready) == 0);
     pid_ = ::fork();
     if (pid_ == 0) {
-      set_log([](void*, const log_record&) {});
+      set_log([](const log_record&) {});
       const auto cache = cached(store, in);
       const auto loop = make_event_loop();
       for (std::uint64_t b = 0; b < blocks; ++b) hits(*loop, *cache, *store, set, b);

@@ -56,7 +56,7 @@ class slow_store final : public storage {
     co_await sleep_for(delay);
     const auto failing = fail_at.find(object.url);
     if (failing != fail_at.end() && failing->second == offset) {
-      throw io_error(5, "broken on purpose", where{object.url, offset, std::string()});
+      throw io_error(std::errc::io_error, "broken on purpose", where{object.url, offset, std::string()});
     }
     const std::string& content = objects.at(object.url);
     part p;

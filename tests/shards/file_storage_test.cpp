@@ -187,7 +187,7 @@ TEST_CASE("a file that the kernel cannot read is an error that names it, after t
                                        fetch(files(), {.shards = 2, .window = 4 * part_bytes, .part = part_bytes})));
     FAIL("no error");
   } catch (const io_error& e) {
-    CHECK(e.code() == EIO);
+    CHECK(e.code() == std::errc::io_error);
     CHECK(e.object() == bad);
     CHECK(e.offset() == 0U);
   }

@@ -45,7 +45,7 @@ class timed_store final : public storage {
     // Not inside the co_await: g++ 12 evaluates both arms there.
     const duration pause = n < times.size() ? times[n] : duration(10ms);
     co_await sleep_for(pause);
-    if (n < fails.size() && fails[n]) throw io_error(5, "read " + std::to_string(n), where{object.url, offset, ""});
+    if (n < fails.size() && fails[n]) throw io_error("read " + std::to_string(n), where{object.url, offset, ""});
     storage::part p;
     p.data = bytes::copy(std::string(length, static_cast<char>(n)));
     p.total = 1'000'000;

@@ -49,7 +49,7 @@ struct source {
 /// What fetch would give of these objects; an object without content cannot be read.
 async_generator<chunk> chunks_of(std::vector<source> objects) {
   for (const source& o : objects) {
-    if (o.content.empty()) throw io_error(2, "cannot be read", where{o.url, std::nullopt, {}});
+    if (o.content.empty()) throw io_error("cannot be read", where{o.url, std::nullopt, {}});
     const auto from = std::make_shared<const shard>(o.url);
     for (std::size_t at = 0; at < o.content.size(); at += o.piece) {
       const std::string_view piece = std::string_view(o.content).substr(at, o.piece);
@@ -200,7 +200,7 @@ async_generator<chunk> broken_off(std::string content, std::string object) {
     chunk c(from, at, bytes::copy(std::string_view(content).substr(at, 1024)), false);
     co_yield give(c);
   }
-  throw io_error(5, "broke off", where{object, 2048, {}});
+  throw io_error(std::errc::io_error, "broke off", where{object, 2048, {}});
 }
 
 /// The error of a stream of samples.
@@ -220,7 +220,7 @@ TEST_CASE("an error that is completed keeps its type and all that it knew") {
   testing::virtual_loop loop;
   const std::string content = tar_of({"a.jpg", "b.jpg", "c.jpg"});
   const io_error same = block_on(loop, error_of(broken_off(content, "s3://b/x.tar") | untar_plain() | group_samples()));
-  CHECK(same.code() == 5);
+  CHECK(same.code() == std::errc::io_error);
   CHECK(same.reason() == "broke off");
   CHECK(same.offset() == 2048u);
   CHECK(same.what() ==

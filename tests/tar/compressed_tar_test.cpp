@@ -3,6 +3,7 @@
 
 #include <millrace/tar/archive_reader.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>

@@ -3,6 +3,7 @@
 
 #include <millrace/tar/reader.hpp>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 

@@ -131,7 +131,7 @@ std::string refusal(runtime& rt, Pipeline pipeline) {
 }
 
 runtime quiet() {
-  return runtime({.log = [](void*, const log_record&) {}});
+  return runtime({.log = [](const log_record&) {}});
 }
 
 /// An item that knows where it is of, and cannot stand elsewhere.
@@ -302,18 +302,11 @@ TEST_CASE("an epoch that is all empty entries is a line in the log", "[places]")
   const tar_dataset data(counts, 300);
   names lines;
   std::mutex mutex;
-  class log_of {
-   public:
-    names* lines;
-    std::mutex* mutex;
-  } log{&lines, &mutex};
-  runtime rt({.log =
-                  [](void* to, const log_record& r) {
-                    const auto* const l = static_cast<log_of*>(to);
-                    const std::lock_guard lock(*l->mutex);
-                    l->lines->emplace_back(r.text);
-                  },
-              .log_context = &log});
+  const auto add = [&](const log_record& r) {
+    const std::lock_guard lock(mutex);
+    lines.emplace_back(r.text);
+  };
+  runtime rt({.log = add});
   const auto said = [&](auto pipeline) {
     lines.clear();
     {

@@ -164,7 +164,7 @@ TEST_CASE("what a second reading finds is said by the store: another version, a 
     }
     task<part> read_again(shard object, std::string, std::uint64_t offset, std::size_t length,
                           slab_pool) const override {
-      if (how_ == 0) throw io_error(5, "the store is away", where{object.url, offset, {}});
+      if (how_ == 0) throw io_error(std::errc::io_error, "the store is away", where{object.url, offset, {}});
       part p;
       p.etag = how_ == 1 ? "\"v2\"" : "\"v1\"";
       p.data = bytes::copy(std::string(length - (how_ == 2 ? 1 : 0), 'x'));

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/train/tracks_advice.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>

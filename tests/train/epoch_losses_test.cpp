@@ -256,8 +256,8 @@ TEST_CASE("a run lists its losses in its statistics, and in the log at its end")
   data.store->bad["mem:101.tar"] = harm::denied;
   std::vector<std::string> lines;
   runtime_options how;
-  how.log = [](void* self, const log_record& r) { static_cast<std::vector<std::string>*>(self)->emplace_back(r.text); };
-  how.log_context = &lines;
+  const auto add = [&](const log_record& r) { lines.emplace_back(r.text); };
+  how.log = add;
   runtime rt(how);
   test::settings o = small(2, 4);
   o.failures.report = true;
@@ -426,8 +426,8 @@ TEST_CASE("what a training will cost is said before anything is read, and which 
 
   std::vector<std::string> lines;
   runtime_options how;
-  how.log = [](void* self, const log_record& r) { static_cast<std::vector<std::string>*>(self)->emplace_back(r.text); };
-  how.log_context = &lines;
+  const auto add = [&](const log_record& r) { lines.emplace_back(r.text); };
+  how.log = add;
   runtime rt(how);
   o.tracks = 960;
   for (o.rank.index = 0; o.rank.index < 2; ++o.rank.index) {
@@ -494,14 +494,12 @@ TEST_CASE("run_options::skipped gets every item that is left out: its shard, byt
   data.store->bad["mem:101.tar"] = harm::missing;
   std::vector<std::string> told;
   std::vector<std::string> log;
-  const auto keep = [](void* to, const skipped_item& i) {
-    static_cast<std::vector<std::string>*>(to)->push_back(
-        i.stage + ' ' + i.shard + ' ' + std::to_string(i.offset.value_or(9)) + ' ' + i.key + ": " + i.reason);
+  const auto keep = [&](const skipped_item& i) {
+    told.push_back(i.stage + ' ' + i.shard + ' ' + std::to_string(i.offset.value_or(9)) + ' ' + i.key + ": " +
+                   i.reason);
   };
-  runtime rt({.log = [](void* to, const log_record& r) {
-    static_cast<std::vector<std::string>*>(to)->emplace_back(r.text);
-  },
-              .log_context = &log});
+  const auto add = [&](const log_record& r) { log.emplace_back(r.text); };
+  runtime rt({.log = add});
   const auto judge = [](sample s) {
     if (s.key.back() == '3') throw std::runtime_error("bad " + s.key);
     return s;
@@ -510,7 +508,7 @@ TEST_CASE("run_options::skipped gets every item that is left out: its shard, byt
   o.failures.report = true;
   std::size_t entries = 0;
   for (const auto& b : rt.run(data.open(o) | map_concurrent(judge, {.failures = o.failures}) | batch(5),
-                              {.skipped = keep, .skipped_context = &told})) {
+                              {.skipped = keep})) {
     entries += b.size();
   }
   CHECK(entries == 95);
@@ -537,7 +535,7 @@ TEST_CASE("run_options::skipped gets every item that is left out: its shard, byt
   std::size_t samples = 0;
   const dataset streamed(std::shared_ptr<const storage>(data.store), "mem:", {.shards = 1, .window = 1});
   for (const auto& b : rt.run(epochs(streamed, {.batch = 5, .failures = bear}) | batch(),
-                              {.skipped = keep, .skipped_context = &told})) {
+                              {.skipped = keep})) {
     for (const sample& s : b) samples += s.weight() != 0 ? 1 : 0;
   }
   CHECK(samples == 70);
@@ -546,8 +544,8 @@ TEST_CASE("run_options::skipped gets every item that is left out: its shard, byt
 
 TEST_CASE("what run_options::skipped throws ends the stream, and where nothing is left out it is not called") {
   const tar_dataset data({9, 8}, 300);
-  const auto refuse = [](void*, const skipped_item& i) { throw std::runtime_error("told of " + i.stage); };
-  runtime rt({.log = [](void*, const log_record&) {}});
+  const auto refuse = [](const skipped_item& i) { throw std::runtime_error("told of " + i.stage); };
+  runtime rt({.log = [](const log_record&) {}});
   std::size_t batches = 0;
   for (const auto& b : rt.run(data.open(small(1, 5)) | batch(5), {.skipped = refuse})) batches += b.size() / 5;
   CHECK(batches == 4);

@@ -266,7 +266,7 @@ TEST_CASE("what ranges and lists take has the same bytes as by a function") {
 
 TEST_CASE("a batch that an epoch ends is there before the next epoch begins") {
   const tar_dataset data({6}, 100);
-  runtime rt({.log = [](void*, const log_record&) {}});
+  runtime rt({.log = [](const log_record&) {}});
   const batch_pool pool(batch_layout(4, {{"size", dtype::i64}}));
   test::settings o{.seed = 1, .epochs = 2, .tracks = 2, .slice = 4};
   o.pad = false;

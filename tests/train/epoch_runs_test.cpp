@@ -120,11 +120,11 @@ TEST_CASE("a run says how far the training is and how long it will take, after a
     training_place last;
   } seen;
   run_options options;
-  options.report = [](void* to, const run_stats& so_far) {
-    ++static_cast<reported*>(to)->calls;
-    static_cast<reported*>(to)->last = so_far.place;
+  const auto note = [&](const run_stats& so_far) {
+    ++seen.calls;
+    seen.last = so_far.place;
   };
-  options.report_context = &seen;
+  options.report = note;
   runtime rt;
   std::string state;
   {

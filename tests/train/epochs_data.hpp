@@ -97,12 +97,12 @@ class dataset_store final : public storage {
     if (rate != 0) co_await sleep_for(std::chrono::microseconds(length * 1'000'000 / rate));
     answered = true;
     const where at{object.shown(), offset, {}};
-    if (object.url == missing) throw io_error(2, "there is no such object", at);
+    if (object.url == missing) throw io_error(std::errc::no_such_file_or_directory, "there is no such object", at);
     if (!wanted.empty() && wanted != etag) throw changed_error("it is no longer the version " + wanted, at);
     const auto wrong = bad.find(object.url);
     const auto is = [&](harm h) { return wrong != bad.end() && wrong->second == h; };
-    if (is(harm::missing)) throw io_error(2, "there is no such object", at);
-    if (is(harm::denied)) throw io_error(13, "access denied", at);
+    if (is(harm::missing)) throw io_error(std::errc::no_such_file_or_directory, "there is no such object", at);
+    if (is(harm::denied)) throw io_error(std::errc::permission_denied, "access denied", at);
     if (is(harm::changed)) throw changed_error("it is no longer the version " + wanted, at);
     std::string_view all = objects.at(object.url);
     if (is(harm::cut)) all = all.substr(0, all.size() / 2);

@@ -191,7 +191,7 @@ TEST_CASE("a sample that cannot be decoded keeps its place in a batch: ranks hav
       o.rank = {.index = static_cast<std::uint32_t>(r), .world_size = 2};
       const equal_batches equal(4, uneven::pad, gather.group(r));
       o.equal = &equal;
-      runtime rt({.log = [](void*, const log_record&) {}});
+      runtime rt({.log = [](const log_record&) {}});
       auto run = rt.run(samples_of(data, o) | equal.fill() |
                         fill_batches(pool, write, {.failures = {.then = on_failure::skip}}));
       for (const host_batch& b : equal.of(run)) {

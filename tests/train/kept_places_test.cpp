@@ -88,7 +88,7 @@ training taken(Run& run, Batches&& batches) {
 
 names after(const names& all, std::size_t n) { return names(all.begin() + static_cast<std::ptrdiff_t>(n), all.end()); }
 
-runtime quiet() { return runtime({.log = [](void*, const log_record&) {}}); }
+runtime quiet() { return runtime({.log = [](const log_record&) {}}); }
 
 const std::vector<std::size_t> four{17, 3, 30, 8};
 

@@ -449,7 +449,7 @@ class signing_store final : public storage {
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
     const std::size_t query = object.url.find("?signature=");
-    if (query == std::string::npos) throw io_error(13, "not signed", where{object.shown(), std::nullopt, {}});
+    if (query == std::string::npos) throw io_error("not signed", where{object.shown(), std::nullopt, {}});
     object.url = "mem:" + object.url.substr(9, query - 9);
     return from_->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
   }

@@ -103,7 +103,7 @@ void note_wrong(progress& of, const std::string& what) {
 
 constexpr std::int64_t not_counted = -1'000'000'000;  // asked_for, while nothing is to fail
 
-void quiet(void*, const log_record&) {}
+void quiet(const log_record&) {}
 
 /// In a child: one run after the other, each with another allocation that fails, or so many in a row.
 [[noreturn]] void run_all(const std::function<bool()>& right, progress& of, std::int64_t step, std::int64_t in_a_row) {
@@ -122,7 +122,7 @@ void quiet(void*, const log_record&) {}
       ++of.failed;
     } catch (const io_error& e) {
       fails_from = INT64_MAX;
-      if (e.code() != ENOMEM) otherwise = e.what();
+      if (e.code() != std::errc::not_enough_memory) otherwise = e.what();
     } catch (const std::exception& e) {
       fails_from = INT64_MAX;
       otherwise = e.what();

@@ -52,7 +52,7 @@ class memory_board final : public rank_board {
   task<void> put(std::string name, std::string text) const override {
     co_await sleep_for(pause());
     ++puts;
-    if (puts == failing_put) throw io_error(5, "the store is gone");
+    if (puts == failing_put) throw io_error(std::errc::io_error, "the store is gone");
     objects[name] = text;
     co_await sleep_for(pause());
   }
@@ -74,7 +74,7 @@ class memory_board final : public rank_board {
   }
   task<void> remove(std::string name) const override {
     co_await sleep_for(pause());
-    if (keeps) throw io_error(13, "not allowed");
+    if (keeps) throw io_error(std::errc::permission_denied, "not allowed");
     objects.erase(name);
   }
 
@@ -548,12 +548,10 @@ TEST_CASE("by the store, ranks compare what is listed, and a rank that cannot li
 TEST_CASE("several ranks without a group: one line says what is not checked") {
   const test::tar_dataset data({4, 5}, 100);
   std::vector<std::string> lines;
-  const auto add = [](void* all, const log_record& r) {
-    static_cast<std::vector<std::string>*>(all)->emplace_back(r.text);
-  };
+  const auto add = [&](const log_record& r) { lines.emplace_back(r.text); };
   const auto said = [&](const rank& mine, const rank_group_ref& group) {
     lines.clear();
-    runtime rt({.log = add, .log_context = &lines});
+    runtime rt({.log = add});
     test::settings o{.seed = 1, .batch = 4, .tracks = 12};
     o.rank = mine;
     o.ranks = group;
@@ -591,7 +589,7 @@ TEST_CASE("states of different steps are refused at a resume, without an index t
             const test::tar_dataset data(counts, 100);
             const rank_group group = gather.group(r);
             const equal_batches equal(4, uneven::pad, group);
-            runtime rt({.log = [](void*, const log_record&) {}});
+            runtime rt({.log = [](const log_record&) {}});
             auto run = rt.run(open(data, group, equal, "") | batch(4));
             auto together = equal.of(run);
             while (states[r].size() < 6 && together.next()) states[r].push_back(run.state());

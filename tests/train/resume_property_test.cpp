@@ -120,7 +120,7 @@ class faulty_store final : public storage {
     const bool bad = requests_++ == bad_;
     const where at{object.shown(), offset, {}};
     part p = co_await all_->read(std::move(object), std::move(wanted), offset, length, std::move(slabs));
-    if (bad && !cuts_) throw io_error(5, "a fault", at);
+    if (bad && !cuts_) throw io_error(std::errc::io_error, "a fault", at);
     if (bad && p.data.size() > 1) p.data = p.data.slice(0, p.data.size() - 1);
     co_return std::move(p);
   }

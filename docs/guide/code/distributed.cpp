@@ -143,7 +143,7 @@ TEST_CASE("guide: a group by the store of one process asks none") {
   mill::s3::config_options where;
   where.endpoint = "http://127.0.0.1:9";
   const mill::s3::client s3{mill::s3::config(where), mill::s3::credentials("key", "secret")};
-  const mill::environment none([](void*, const char*) -> const char* { return nullptr; }, nullptr);
+  const mill::environment none([](const char*) -> const char* { return nullptr; });
   CHECK(by_store(s3, none).gather_now({7}) == std::vector<std::uint64_t>{7});
 }
 

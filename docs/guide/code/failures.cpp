@@ -80,12 +80,12 @@ auto labels_of(const std::string& url, const mill::s3::client& s3) {
 // begin told
 /// Writes a list of what is wrong with the data: shard, byte, key, reason.
 std::size_t train_and_list(mill::runtime& rt, mill::stream<std::int64_t> labels, std::FILE* list) {
-  const auto write = [](void* to, const mill::skipped_item& item) {
-    std::fprintf(static_cast<std::FILE*>(to), "%s\t%llu\t%s\t%s\n", item.shard.c_str(),
+  const auto write = [&](const mill::skipped_item& item) {
+    std::fprintf(list, "%s\t%llu\t%s\t%s\n", item.shard.c_str(),
                  static_cast<unsigned long long>(item.offset.value_or(0)), item.key.c_str(), item.reason.c_str());
   };
   std::size_t steps = 0;
-  for (std::int64_t each : rt.run(std::move(labels), {.skipped = write, .skipped_context = list})) steps += each >= 0;
+  for (std::int64_t each : rt.run(std::move(labels), {.skipped = write})) steps += each >= 0;
   return steps;
 }
 // end told

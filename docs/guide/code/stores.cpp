@@ -45,7 +45,7 @@ class memory_store final : public mill::storage {
   mill::task<part> read(mill::shard object, std::string /*etag*/, std::uint64_t offset, std::size_t length,
                         mill::slab_pool slabs) const override {
     const auto found = objects_.find(object.url);
-    if (found == objects_.end()) throw mill::io_error(0, "no such object", {object.url, offset, {}});
+    if (found == objects_.end()) throw mill::io_error("no such object", {object.url, offset, {}});
     const std::string_view rest = std::string_view(found->second).substr(offset);
     const bool small = length <= slabs.slab_bytes() / 8;  // a whole slab would be mostly empty
     mill::writable_bytes memory = small ? mill::writable_bytes::allocate(length) : slabs.acquire();

@@ -58,7 +58,7 @@ TEST_CASE("paced() spreads a burst", "[guide]") {
 TEST_CASE("paced() passes an error on", "[guide]") {
   mill::testing::virtual_loop loop(mill::testing::virtual_loop::seed_from_environment(1));  // the ready queue shuffled
   mill::testing::scripted_source<int> script;
-  script.item(1).fail(std::make_exception_ptr(mill::io_error(5, "on purpose")));
+  script.item(1).fail(std::make_exception_ptr(mill::io_error(std::errc::io_error, "on purpose")));
   CHECK_THROWS_AS(block_on(loop, collect(script.open() | paced)), mill::io_error);
 }
 // end error

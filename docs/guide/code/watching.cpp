@@ -24,15 +24,17 @@ namespace {
 
 // begin log
 /// Keeps what the library says: in a program of yours, calls its logger.
-void keep_lines(std::vector<std::string>& lines) {
-  mill::set_log(
-      [](void* to, const mill::log_record& r) {
-        std::string line = std::string(to_text(r.level)) + ' ' + std::string(r.text);
-        if (!r.field("shard").empty()) line += " [shard " + std::string(r.field("shard")) + ']';
-        static_cast<std::vector<std::string>*>(to)->push_back(line);
-      },
-      &lines);
-}
+class line_keeper {
+ public:
+  void operator()(const mill::log_record& r) {
+    std::string line = std::string(to_text(r.level)) + ' ' + std::string(r.text);
+    if (!r.field("shard").empty()) line += " [shard " + std::string(r.field("shard")) + ']';
+    lines.push_back(line);
+  }
+  std::vector<std::string> lines;
+};
+
+void keep_lines(line_keeper& keeper) { mill::set_log(keeper); }
 // end log
 
 // begin export
@@ -59,8 +61,8 @@ std::int64_t train_traced(mill::runtime& rt, mill::stream<std::size_t> items) {
 }  // namespace
 
 TEST_CASE("the guide's log is what its page says", "[guide]") {
-  std::vector<std::string> lines;
-  keep_lines(lines);
+  line_keeper keeper;
+  keep_lines(keeper);
   const mill::failure_policy skip{.then = mill::on_failure::skip};
   const auto label = [](const mill::shard& s) -> int {
     throw mill::decode_error("no label", mill::where{s.url, {}, {}});
@@ -70,8 +72,8 @@ TEST_CASE("the guide's log is what its page says", "[guide]") {
     CHECK_FALSE(run.next());
   }
   mill::set_log(nullptr);
-  CHECK(lines == std::vector<std::string>{
-                     "warning millrace: map: left out: train-0.tar: no label [shard train-0.tar]"});
+  CHECK(keeper.lines == std::vector<std::string>{
+                            "warning millrace: map: left out: train-0.tar: no label [shard train-0.tar]"});
 }
 
 TEST_CASE("the guide's trace is what its page says", "[guide]") {

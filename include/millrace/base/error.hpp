@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -224,16 +225,22 @@ class changed_error : public error {
   using error::error;
 };
 
-/// A system call on a file, socket, ring or thread failed; code() is the errno value.
+/// A system call on a file, socket, ring or thread failed, or something that stands for one.
 class io_error : public error {
  public:
-  io_error(int code, std::string reason, where at = where()) : error(std::move(reason), std::move(at)), code_(code) {}
-  /// With the system's words for `code` after `what`: "the index cannot be written: No space left on device".
-  static io_error of(int code, std::string what, where at = where());
-  int code() const noexcept { return code_; }
+  /// Without a code.
+  explicit io_error(std::string reason, where at = where()) : error(std::move(reason), std::move(at)) {}
+  io_error(std::errc code, std::string reason, where at = where())
+      : error(std::move(reason), std::move(at)), code_(std::make_error_code(code)) {}
+  /// With the system's words after `what`: "the index cannot be written: No space left on device". `error_number` is a
+  /// value of errno; 0 adds no words.
+  static io_error of(int error_number, std::string what, where at = where());
+
+  /// The value of errno, in std::generic_category(): `e.code() == std::errc::no_space_on_device`. Zero: there is none.
+  const std::error_code& code() const noexcept { return code_; }
 
  private:
-  int code_;
+  std::error_code code_;
 };
 
 }  // namespace millrace

@@ -48,8 +48,9 @@ MILLRACE_INLINE void error_notes::place(std::string_view bare, std::string_view 
 
 namespace millrace::inline MILLRACE_ABI {
 
-MILLRACE_INLINE io_error io_error::of(int code, std::string what, where at) {
-  if (code != 0) what += ": " + std::generic_category().message(code);
+MILLRACE_INLINE io_error io_error::of(int error_number, std::string what, where at) {
+  const auto code = std::errc(error_number);
+  if (error_number != 0) what += ": " + std::make_error_code(code).message();
   return io_error(code, std::move(what), std::move(at));
 }
 

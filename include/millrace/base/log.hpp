@@ -6,12 +6,13 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/base/callback.hpp>
 #include <millrace/version.hpp>
 
 /// \file
 /// Where everything goes that the library says: one sink of the process, which a program may replace.
 ///
-///     mill::set_log([](void*, const mill::log_record& r) { my_log(to_text(r.level), r.text); });
+///     mill::set_log([](const mill::log_record& r) { my_log(to_text(r.level), r.text); });
 ///
 /// runtime_options::log is one for the lines of that runtime alone. Not in the log: exceptions, and the sentence with
 /// which a broken invariant aborts.
@@ -58,12 +59,12 @@ class log_record {
 };
 
 /// A sink. Called on any thread, for one record at a time; it must not throw, log, or wait for a run.
-using log_function = void (*)(void* context, const log_record& record);
+using log_function = callback<void(const log_record& record)>;
 
 /// Replaces the sink of the process; null: the default, which writes the text to standard error, on a terminal in a row
-/// of its own. Any thread; when it returns the former sink is not called any more. `context` must live until then, or
-/// until the program ends.
-void set_log(log_function sink, void* context = nullptr) noexcept;
+/// of its own. Any thread; when it returns the former sink is not called any more. An object that the sink refers to
+/// must live until then, or until the program ends.
+void set_log(log_function sink) noexcept;
 
 namespace detail {
 /// Gives a record to the sink of the process.

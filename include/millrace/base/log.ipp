@@ -18,16 +18,16 @@ class process_log {
  public:
   constexpr process_log() noexcept = default;
   std::mutex mutex;  // not for the default sink: a child of fork() may log, whatever other threads did
-  std::atomic<log_function> sink{nullptr};
-  void* context = nullptr;
+  std::atomic<bool> has_sink{false};
+  log_function sink;
 };
 /// Constant-initialized, and its destructor does nothing: a loop may still log while the program ends.
 inline constinit process_log log_of_process;
 
 MILLRACE_INLINE void log_to_process(const log_record& record) noexcept {
-  if (log_of_process.sink.load(std::memory_order_acquire) != nullptr) {
+  if (log_of_process.has_sink.load(std::memory_order_acquire)) {
     const std::lock_guard lock(log_of_process.mutex);
-    if (const log_function sink = log_of_process.sink) return sink(log_of_process.context, record);
+    if (log_of_process.sink != nullptr) return log_of_process.sink(record);
   }
   // On a terminal the program may have written a part of a line: as many blanks as a row has end in the next row then,
   // and in this one where it is empty. One call of write(2), so that nothing comes between.
@@ -41,10 +41,10 @@ MILLRACE_INLINE void log_to_process(const log_record& record) noexcept {
 
 namespace millrace::inline MILLRACE_ABI {
 
-MILLRACE_INLINE void set_log(log_function sink, void* context) noexcept {
+MILLRACE_INLINE void set_log(log_function sink) noexcept {
   const std::lock_guard lock(detail::log_of_process.mutex);
   detail::log_of_process.sink = sink;
-  detail::log_of_process.context = context;
+  detail::log_of_process.has_sink = sink != nullptr;
 }
 
 }  // namespace millrace

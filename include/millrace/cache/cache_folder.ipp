@@ -32,7 +32,7 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> cache_folder::opened(const std::stri
   s->index_ = owned_fd(::openat(s->folder_.get(), "index", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (s->index_.get() < 0) throw io_error::of(errno, "the folder holds no cache: its index cannot be opened", at);
   const std::uint32_t format = s->read_index_head();
-  if (format == 0) throw io_error(EPROTO, "the folder holds no cache: its index is not that of one", at);
+  if (format == 0) throw io_error(std::errc(EPROTO), "the folder holds no cache: its index is not that of one", at);
   if (format != cache_format) s->refuse_format(format);
   return s;
 }
@@ -73,7 +73,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
     const auto n = static_cast<std::size_t>(
         std::min<std::uint64_t>(some.size(), s->entries_ + disk_slots::window - i));
     if (!read_all(s->index_.get(), some.data(), n * sizeof(entry), s->entries_at_ + i * sizeof(entry))) {
-      throw io_error(EIO, "the index of the cache cannot be read", at);
+      throw io_error(std::errc(EIO), "the index of the cache cannot be read", at);
     }
     for (std::size_t k = 0; k < n; ++k) {
       const entry& e = some[k];
@@ -181,7 +181,7 @@ MILLRACE_INLINE cache_folder::removed cache_folder::drop(const std::string& dire
     if (::faccessat(s->folder_.get(), "index", F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
       throw io_error::of(errno, "the folder holds no cache: its index cannot be opened", at);
     }
-    throw io_error(EPROTO, "the folder holds no cache: its index is not that of one", at);
+    throw io_error(std::errc(EPROTO), "the folder holds no cache: its index is not that of one", at);
   }
   s->lock_folder(false, 1000);
   return s->remove_files(true);

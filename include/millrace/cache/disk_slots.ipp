@@ -239,8 +239,10 @@ MILLRACE_INLINE void disk_slots::check_file(int fd, const char* name) const {
   const where at{directory_ + '/' + name, std::nullopt, {}};
   struct ::stat s {};
   if (::fstat(fd, &s) != 0) throw io_error::of(errno, "cannot be used for a cache", at);
-  if (!S_ISREG(s.st_mode)) throw io_error(EINVAL, "cannot be used for a cache: it is no regular file", at);
-  if (s.st_uid != ::geteuid()) throw io_error(EPERM, "cannot be used for a cache: it belongs to another user", at);
+  if (!S_ISREG(s.st_mode)) throw io_error(std::errc(EINVAL), "cannot be used for a cache: it is no regular file", at);
+  if (s.st_uid != ::geteuid()) {
+    throw io_error(std::errc(EPERM), "cannot be used for a cache: it belongs to another user", at);
+  }
 }
 
 MILLRACE_INLINE bool disk_slots::is_remote(std::uint32_t file_system) noexcept {
@@ -259,7 +261,7 @@ MILLRACE_INLINE owned_fd disk_slots::open_folder(const std::string& directory) {
   char target[4096];
   const ::ssize_t link = ::readlink(directory.c_str(), target, sizeof target);
   if (link >= 0) {
-    throw io_error(ELOOP,
+    throw io_error(std::errc(ELOOP),
                    "cannot be the folder of a cache: it is a symbolic link; name the folder that it points to, " +
                        std::string(target, static_cast<std::size_t>(link)),
                    at);
@@ -302,7 +304,7 @@ MILLRACE_INLINE void disk_slots::check_folder() const {
       return true;
     }
     if (ours()) return false;  // another process has begun one meanwhile
-    throw io_error(ENOTEMPTY,
+    throw io_error(std::errc(ENOTEMPTY),
                    "cannot be used for a cache: it is not one, and holds other files (" + name +
                        "): name a folder that is empty, or that is not there",
                    where{directory_, {}, {}});
@@ -353,9 +355,9 @@ MILLRACE_INLINE std::shared_ptr<disk_slots> disk_slots::open(std::string directo
   made->folder_ = open_folder(made->directory_);
   struct ::stat s {};
   if (::fstat(made->folder_.get(), &s) != 0) throw io_error::of(errno, "cannot be opened as the folder of a cache", at);
-  if (s.st_uid != ::geteuid()) throw io_error(EPERM, "the folder of a cache belongs to another user", at);
+  if (s.st_uid != ::geteuid()) throw io_error(std::errc(EPERM), "the folder of a cache belongs to another user", at);
   if ((s.st_mode & 022) != 0) {
-    throw io_error(EPERM, "the folder of a cache is one that other users may write to: chmod 700", at);
+    throw io_error(std::errc(EPERM), "the folder of a cache is one that other users may write to: chmod 700", at);
   }
   struct ::statfs fs {};
   if (::fstatfs(made->folder_.get(), &fs) != 0) throw io_error::of(errno, "cannot read its file system", at);
@@ -409,7 +411,7 @@ MILLRACE_INLINE std::uint32_t disk_slots::read_index_head() {
 }
 
 MILLRACE_INLINE void disk_slots::refuse_format(std::uint32_t format) const {
-  throw io_error(EPROTO,
+  throw io_error(std::errc(EPROTO),
                  "the folder holds a cache of format " + std::to_string(format) + ", where this version has " +
                      std::to_string(cache_format) + ": use another folder, or remove it (millrace-cache drop)",
                  where{directory_, {}, {}});
@@ -434,7 +436,7 @@ MILLRACE_INLINE disk_slots::removed disk_slots::remove_files(bool locks_too) con
       owned_fd fd(::openat(folder_.get(), name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
       if (fd.get() < 0) throw io_error::of(errno, name + " cannot be opened: nothing was removed", at);
       if (!set_file_lock(fd.get(), F_WRLCK, segment_lock)) {
-        throw io_error(EBUSY, "a process uses " + name + " of the cache: nothing was removed", at);
+        throw io_error(std::errc(EBUSY), "a process uses " + name + " of the cache: nothing was removed", at);
       }
       locked.push_back(std::move(fd));
     }
@@ -466,7 +468,8 @@ MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
       try {
         remove_files(false);
       } catch (const io_error& e) {
-        throw io_error(e.code(), "the folder holds a cache of an older format, which stays: " + e.reason(),
+        throw io_error(std::errc(e.code().value()),
+                       "the folder holds a cache of an older format, which stays: " + e.reason(),
                        where{directory_, {}, {}});
       }
       removed_format_ = format;
@@ -687,10 +690,10 @@ MILLRACE_INLINE std::shared_ptr<owned_fd> disk_slots::open_segment(std::uint64_t
   std::shared_ptr<owned_fd> opened = open_with_locks(folder_.get(), name, flags | O_DIRECT);
   if (opened->get() < 0 && errno == EINVAL) opened = open_with_locks(folder_.get(), name, flags);
   try {
-    if (opened->get() < 0) throw io_error(errno, "cannot be opened");
+    if (opened->get() < 0) throw io_error(std::errc(errno), "cannot be opened");
     keep_private(opened->get(), name);
   } catch (const io_error& e) {
-    error = e.code();
+    error = e.code().value();
     return nullptr;
   }
   return opened;

@@ -39,6 +39,9 @@ given<T> give(T& object) noexcept {
   return static_cast<given<T>>(reinterpret_cast<std::uintptr_t>(__builtin_addressof(object)));
 }
 
+template <class T>
+class async_generator;
+
 }  // namespace millrace
 
 namespace millrace::inline MILLRACE_ABI::detail {
@@ -132,7 +135,7 @@ class generator_promise_base : public promise_base {
 template <class T>
 class generator_promise : public generator_promise_base {
  public:
-  std::coroutine_handle<generator_promise> get_return_object() noexcept { return frame_of(*this); }
+  async_generator<T> get_return_object() noexcept { return async_generator<T>(frame_of(*this)); }
   std::coroutine_handle<> handle() noexcept { return std::coroutine_handle<generator_promise>::from_promise(*this); }
 
   /// An item that the generator keeps: the consumer gets a copy. Its address is taken only when the awaiter is in the
@@ -199,15 +202,6 @@ class generator_promise : public generator_promise_base {
   static T* as_item(const void* place) noexcept { return const_cast<T*>(static_cast<const T*>(place)); }
 };
 
-}  // namespace millrace::detail
-
-namespace millrace::inline MILLRACE_ABI {
-
-template <class T>
-class async_generator;
-
-namespace detail {
-
 /// Waits for the next item of a generator: gives a std::optional of it, or its address if `Result` is a pointer.
 template <class T, class Result>
 class next_awaiter {
@@ -269,7 +263,9 @@ generator_promise_base& promise_of(const async_generator<T>& generator) {
   return generator.promise();
 }
 
-}  // namespace detail
+}  // namespace millrace::detail
+
+namespace millrace::inline MILLRACE_ABI {
 
 /// Items made by a coroutine that may wait, for one consumer, a coroutine too.
 ///
@@ -311,7 +307,6 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   using value_type = T;
 
   async_generator() noexcept = default;
-  async_generator(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}  // NOLINT: from the promise
   async_generator(async_generator&& other) noexcept : handle_(other.release()) {}
   async_generator& operator=(async_generator&& other) noexcept {
     if (this != &other) {
@@ -347,7 +342,10 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
   detail::next_awaitable<T, T*> next_in_place() { return detail::next_awaitable<T, T*>(promise()); }
 
  private:
+  friend promise_type;
   friend detail::generator_promise_base& detail::promise_of<T>(const async_generator&);
+
+  explicit async_generator(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}
 
   promise_type& promise() const {
     if (MILLRACE_UNLIKELY(!handle_)) detail::misused("a generator was used that is empty: moved from, or never made");

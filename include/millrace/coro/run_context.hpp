@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include <millrace/base/callback.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/log.hpp>
 #include <millrace/base/wait_list.hpp>
@@ -154,20 +155,16 @@ class run_context {
   std::int64_t add_second_reading() noexcept { return second_readings_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
   /// Called for each item that a failure_policy leaves out: run_options::skipped. Before the run begins.
-  void tell_skipped(void (*listener)(void* context, const skipped_item& item), void* context) noexcept {
-    skipped_ = listener;
-    skipped_context_ = context;
-  }
+  void tell_skipped(callback<void(const skipped_item& item)> listener) noexcept { skipped_ = listener; }
   bool tells_skipped() const noexcept { return skipped_ != nullptr; }
-  void skipped(const skipped_item& item) const { skipped_(skipped_context_, item); }
+  void skipped(const skipped_item& item) const { skipped_(item); }
 
  private:
   run_budget budget_;
   const std::shared_ptr<detail::wait_group> abandoned_{new detail::wait_group};
   std::atomic<std::int64_t> consumer_waits_since_{0};
   std::atomic<std::int64_t> second_readings_{0};
-  void (*skipped_)(void*, const skipped_item&) = nullptr;
-  void* skipped_context_ = nullptr;
+  callback<void(const skipped_item& item)> skipped_;
 };
 
 /// What a runtime shares between its runs: executor::runtime(). The defaults are those of a loop that belongs to no

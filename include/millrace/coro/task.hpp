@@ -15,6 +15,8 @@ namespace millrace::inline MILLRACE_ABI {
 
 template <class T>
 class spawned;
+template <class T>
+class task;
 
 namespace detail {
 
@@ -55,7 +57,7 @@ class task_promise_base : public promise_base {
 template <class T>
 class task_promise : public task_promise_base {
  public:
-  std::coroutine_handle<task_promise> get_return_object() noexcept { return frame_of(*this); }
+  task<T> get_return_object() noexcept { return task<T>(frame_of(*this)); }
   template <class U = T>
     requires std::is_constructible_v<T, U&&>
   void return_value(U&& value) {
@@ -74,7 +76,7 @@ template <>
 class task_promise<void> : public task_promise_base {
  public:
   task_promise() noexcept = default;  // without it an aggregate, which the coroutine's parameters would initialise
-  std::coroutine_handle<task_promise> get_return_object() noexcept { return frame_of(*this); }
+  task<void> get_return_object() noexcept;
   void return_void() noexcept {}
   void take() { rethrow_if_failed(); }
 };
@@ -96,7 +98,6 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
   using value_type = T;
 
   task() noexcept = default;
-  task(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}  // NOLINT: from get_return_object
   task(task&& other) noexcept : handle_(other.release()) {}
   task& operator=(task&& other) noexcept {
     if (this != &other) {
@@ -154,10 +155,13 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
   }
 
  private:
+  friend promise_type;
   template <class U>
   friend class spawned;
   template <class U>
   friend class detail::branch;
+
+  explicit task(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}
 
   /// Gives up ownership of the coroutine. (std::exchange would be one more template for every type of result.)
   std::coroutine_handle<promise_type> release() noexcept {
@@ -171,6 +175,8 @@ class [[nodiscard("a task does nothing until it is awaited")]] task {
 
   std::coroutine_handle<promise_type> handle_;
 };
+
+inline task<void> detail::task_promise<void>::get_return_object() noexcept { return task<void>(frame_of(*this)); }
 
 }  // namespace millrace
 

@@ -91,31 +91,8 @@ class tracer {
   std::uint32_t started_ = 0;
 };
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
-
-inline void tracer::add(const trace_event& e) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (ring_ == nullptr) return;
-  ring_[added_++ % most_] = e;
-}
-
-inline std::uint64_t tracer::start(std::uint32_t& run) {
-  const std::lock_guard lock(mutex_);
-  if (ring_ == nullptr) ring_ = new trace_event[most_];
-  runs_.fetch_add(1, std::memory_order_relaxed);
-  run = ++started_;
-  return added_;
-}
-
-inline std::vector<trace_event> tracer::stop(std::uint64_t since, std::uint64_t& dropped) {
-  const std::lock_guard lock(mutex_);
-  runs_.fetch_sub(1, std::memory_order_relaxed);
-  dropped = added_ - since > most_ ? added_ - since - most_ : 0;
-  std::vector<trace_event> out;
-  out.reserve(added_ - since - dropped);
-  for (std::uint64_t i = since + dropped; i < added_; ++i) out.push_back(ring_[i % most_]);
-  return out;
-}
-
 }  // namespace millrace::detail
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/coro/tracer.ipp>
+#endif

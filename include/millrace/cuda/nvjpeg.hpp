@@ -15,7 +15,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/cuda/stream_device.hpp>
-#include <millrace/device/detail/slots.hpp>
+#include <millrace/device/detail/slot_device.hpp>
 
 /// \file
 /// JPEGs decoded on a GPU (component millrace::nvjpeg). Including it, and nothing else of the library, needs nvJPEG.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -17,7 +18,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/cuda/stream_device.hpp>
 #include <millrace/data/hash128.hpp>
-#include <millrace/device/detail/slots.hpp>
+#include <millrace/device/detail/slot_device.hpp>
 
 namespace millrace::inline MILLRACE_ABI::cuda {
 
@@ -163,6 +164,16 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
   bool said_ = false;
 };
 
+/// The state in which a device that decodes keeps a slot; for other devices an empty type.
+template <class D>
+auto decoding_of(const D*) {
+  if constexpr (requires { typename D::decoding; }) {
+    return typename D::decoding();
+  } else {
+    return std::false_type();
+  }
+}
+
 }  // namespace detail
 
 /// A GPU that keeps decoded images: passed to to_device() in place of a stream or a cuda::nvjpeg. Images are decoded in
@@ -196,7 +207,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM resident_images : public Inner {
  public:
   /// A slot's: of the device inside, and what its batch's images are known by.
   struct decoding {
-    typename millrace::detail::decoding_of<Inner>::type inner;
+    decltype(detail::decoding_of(static_cast<const Inner*>(nullptr))) inner;
     detail::image_store::ids ids;
   };
 

@@ -112,13 +112,13 @@ epoch_mark mark_of_item(const std::vector<T, A>& items) {
 template <class T>
 bool is_empty_entry(const T& item) {
   if constexpr (marked_item<T>) {
-    return mark_of(item).padding;
+    return detail::mark_of_item(item).padding;
   } else {
     return false;
   }
 }
 template <class T>
-  requires can_set_mark<T>
+  requires(has_set_mark<T> || shows_mark<T>)
 void set_item_mark(T& item, const epoch_mark& mark) {
   if constexpr (has_set_mark<T>) {
     set_mark(item, mark);
@@ -140,7 +140,7 @@ T empty_entry(epoch_mark mark) {
 template <class T>
 bool leave_out(T& item) {
   if constexpr (can_set_mark<T>) {
-    epoch_mark mark = mark_of(item);
+    epoch_mark mark = detail::mark_of_item(item);
     if (!mark.placed()) return false;
     mark.padding = true;
     if constexpr (std::is_default_constructible_v<T> && std::is_move_assignable_v<T>) item = T{};
@@ -165,13 +165,9 @@ inline constexpr bool keeps_place_v<std::vector<T, A>> = keeps_place_v<T>;
 /// Puts an item, or all of a batch, in another place of the order. What is empty stays so.
 template <class T>
 void move_to_place(T& item, epoch_mark place) {
-  place.padding = mark_of(item).padding;
+  place.padding = detail::mark_of_item(item).padding;
   place.disordered = true;
-  if constexpr (has_set_mark<T>) {
-    set_mark(item, place);
-  } else {
-    item.mark = place;
-  }
+  detail::set_item_mark(item, place);
 }
 template <class T, class A>
 void move_to_place(std::vector<T, A>& items, const epoch_mark& place) {

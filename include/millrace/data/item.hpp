@@ -50,7 +50,16 @@
 //     The result for an empty entry, and for an item that is skipped because the function threw. It is to have the mark
 //     that is passed. Else the stage makes one, by the default constructor and set_mark().
 //
-// docs/guide/own_types.md shows a type that offers each of them. The concepts below are what the stages ask.
+// A type that stands for a device beside others offers
+//
+// auto as_device(T)
+//     The `device` (device/device.hpp) that it stands for, as cuda::stream does: for to_device() and batch_pool.
+//
+// docs/guide/own_types.md shows a type that offers each of them. The concepts below are what the stages ask. Each of
+// the functions is called in one function of the library, which all others use: item_bytes() in coro/item_bytes.hpp,
+// compacted() and first_slice() in flow/detail/compactor.hpp, mark_of_item() and set_item_mark() in
+// data/epoch_mark.hpp, item_place in flow/failure_policy.hpp, item_samples() in loader/pipeline_run.hpp, collate_found
+// in device/collate.hpp, device_of() in device/batch_pool.hpp.
 
 namespace millrace::inline MILLRACE_ABI {
 

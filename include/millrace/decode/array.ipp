@@ -268,7 +268,7 @@ class file_mapping {
     if (file.get() < 0) throw io_error::of(errno, "cannot be opened", at);
     struct ::stat found {};
     if (::fstat(file.get(), &found) != 0) throw io_error::of(errno, "cannot be looked at", at);
-    if (!S_ISREG(found.st_mode)) throw io_error(EINVAL, "cannot be mapped: it is no regular file", at);
+    if (!S_ISREG(found.st_mode)) throw io_error(std::errc(EINVAL), "cannot be mapped: it is no regular file", at);
     size_ = static_cast<std::size_t>(found.st_size);
     if (size_ == 0) return;
     void* const begin = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
@@ -298,7 +298,7 @@ class file_mapping {
       if (errno == EINVAL) return touch(from, size);
       // EFAULT: looking at it would be a SIGBUS.
       const int code = errno == EFAULT ? EIO : errno;
-      throw io_error(code, errno == EFAULT ? "the mapped file cannot be read here, or has become shorter"
+      throw io_error(std::errc(code), errno == EFAULT ? "the mapped file cannot be read here, or has become shorter"
                                            : std::string("the mapped file cannot be read: ") + std::strerror(code),
                      where{path_, static_cast<std::uint64_t>(from - begin_), {}});
     }

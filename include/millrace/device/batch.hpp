@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -14,16 +15,18 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/callback.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/detail/own_process.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/type_id.hpp>
 #include <millrace/coro/item_bytes.hpp>
 #include <millrace/data/epoch_mark.hpp>
+#include <millrace/device/detail/slot_device.hpp>
 #include <millrace/device/device.hpp>
-#include <millrace/device/slot_store.hpp>
 #include <millrace/device/tensor.hpp>
 #include <millrace/memory/bytes.hpp>
+#include <millrace/memory/pixel_pool.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
@@ -293,6 +296,97 @@ inline std::size_t samples_in_batch(const host_batch& b) noexcept { return b.siz
 inline epoch_mark mark_of(const host_batch& b) noexcept { return b.mark(); }
 /// For stages that change the order of batches.
 inline void set_mark(host_batch& b, const epoch_mark& mark) noexcept { b.set_mark(mark); }
+
+namespace detail {
+
+/// Device memory for one batch, the host batch that it was filled from, and the events that tell when the copy and its
+/// consumers are done. One thread at a time. Functions that are not noexcept throw what the device throws.
+class device_slot {
+ public:
+  /// A slot without memory.
+  explicit device_slot(std::shared_ptr<slot_device> on) noexcept : on_(std::move(on)) {}
+  device_slot(const device_slot&) = delete;
+  device_slot& operator=(const device_slot&) = delete;
+
+  void* memory() const noexcept { return memory_; }
+  /// Of that memory, in bytes.
+  std::size_t size() const noexcept { return size_; }
+
+  // ---- memory, for the pool and the cache
+
+  /// From now on the slot uses `on`, which is equal to the device before.
+  void use_device(std::shared_ptr<slot_device> on) noexcept { on_ = std::move(on); }
+  /// Memory for a slot that has none.
+  void allocate(std::size_t size);
+  /// Whether the device is done with the slot. Does not block.
+  bool done() const;
+  /// Whether the copy that was enqueued last is done, likewise.
+  bool copied() const { return copied_ == nullptr || on_->query(copied_); }
+  /// Drops the host batch, once the device is done. The memory and the events stay for the next one.
+  void clear() noexcept;
+  /// Makes sure that the copy's event is after every copy that was enqueued. False when the device has failed.
+  bool fence() noexcept;
+  /// Waits until the device is done with the slot, and frees the memory, which the destructor does not.
+  void retire() noexcept;
+
+  // ---- a batch, for the stage
+
+  /// Enqueues the copy of `batch`, whose memory the device must be able to read until the copy is done.
+  void fill(host_batch batch);
+  /// Enqueues the decoding of the batch's images after its copy: by the device what it takes, on the host the others.
+  /// May take long; on any thread. Throws decode_error, which names the sample, and configuration_error for a batch
+  /// with several fields of images.
+  void decode();
+
+  // ---- the batch's consumer, on any thread, from fill() until release()
+
+  const own_process process;  // whose device it is
+
+  /// The number of the batch, under which address_looks notes that its address was taken.
+  std::uint32_t number() const noexcept { return number_; }
+  const host_batch& host() const noexcept { return host_; }
+  std::string device_name() const { return on_->name(); }
+  /// Makes the stream wait for the copy, and remembers it as one that uses the slot.
+  void wait(stream_ref stream);
+  /// Records the stream's end as a use of the slot, and remembers it.
+  void mark(stream_ref stream);
+  bool ready();
+  void synchronize();
+  /// Ends the batch's use of the slot: the work enqueued so far on the remembered streams is the last use. The caller
+  /// owns the pool, which may give the slot to another batch, or destroy it, at once.
+  void release() noexcept;
+
+ private:
+  friend class slot_pool;
+  using event = slot_device::object;
+  struct user {
+    stream_ref stream;
+    event done;
+    bool active;  // of the batch in the slot now; the event is kept for the next one
+  };
+
+  user& find_or_add(stream_ref stream);
+  void check_waited() const;
+  void record_copy();
+  void finish(stream_ref stream) noexcept;
+
+  std::shared_ptr<slot_device> on_;
+  void* memory_ = nullptr;
+  std::size_t size_ = 0;
+  event copied_;
+  std::vector<user> users_;
+  host_batch host_;
+  std::vector<stream_ref> unmarked_;  // use the slot, and could not be marked
+  std::vector<pixel_buffer> pixels_;  // decoded on the host, on their way
+  slot_device::object decoding_;      // what a device that decodes keeps from batch to batch
+  bool unfenced_ = false;             // a copy may be enqueued that is after the event
+  std::uint32_t number_ = 0;          // of the batch
+  bool waited_ = false;               // for its copy: a stream, or the host
+  callback<void(device_slot& slot, std::exception_ptr failed)> returned_;  // release() calls the pool
+  std::size_t index_ = 0;                                                  // in the pool
+};
+
+}  // namespace detail
 
 /// A batch in the memory of a device, on its way or there already: what to_device() yields.
 ///

@@ -14,6 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/device/batch.hpp>
+#include <millrace/device/detail/slot_device.hpp>
 #include <millrace/device/device.hpp>
 #include <millrace/memory/slab_pool.hpp>
 
@@ -120,18 +121,6 @@ class batch_builder {
 
 namespace detail {
 
-/// A device's page-locked memory as the slabs of a pool.
-template <device D>
-class pinned_slab_source final : public slab_source {
- public:
-  explicit pinned_slab_source(const D& on) : on_(on) {}
-  void* allocate(std::size_t size) override { return on_.allocate_pinned(size); }
-  void free(void* memory, std::size_t size) noexcept override { on_.free_pinned(memory, size); }
-
- private:
-  D on_;
-};
-
 /// The device of a device (itself) or of a stream (what as_device() makes of it).
 template <class Target>
 auto device_of(const Target& target) {
@@ -194,7 +183,7 @@ class batch_pool {
     if constexpr (std::is_same_v<D, detail::refused>) {
       return nullptr;
     } else {
-      return std::make_shared<detail::pinned_slab_source<D>>(on);
+      return std::make_shared<detail::slot_device_on<D>>(on);
     }
   }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/device/batch.hpp>
 #include <millrace/device/slot_store.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
@@ -34,7 +35,7 @@ MILLRACE_INLINE void slot_cache::provide(std::size_t size, std::shared_ptr<devic
 
 MILLRACE_INLINE void slot_cache::keep(std::shared_ptr<device_slot> slot) noexcept {
   if (slot->memory() == nullptr) return;
-  slot->use_device(device());
+  slot->use_device(on_);
   try {
     const std::lock_guard lock(mutex_);
     if (!closed_) {
@@ -56,7 +57,7 @@ MILLRACE_INLINE slab_pool slot_cache::pinned(std::size_t size, bool or_more) {
     std::swap(each, pinned_.back());
     return pinned_.back();
   }
-  slab_pool made(size, page_locked_);
+  slab_pool made(size, on_);
   if (closed_) return made;
   pinned_.push_back(made);
   if (pinned_.size() > 2) {
@@ -139,6 +140,14 @@ MILLRACE_INLINE slot_cache::slots slot_cache::take_others(std::size_t size, bool
 
 namespace millrace::inline MILLRACE_ABI {
 
+MILLRACE_INLINE std::shared_ptr<detail::slot_cache> slot_store::of(const std::shared_ptr<detail::slot_device>& on) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& each : all_) {
+    if (each->device().equals(*on)) return each;
+  }
+  return all_.emplace_back(std::make_shared<detail::slot_cache>(on));
+}
+
 MILLRACE_INLINE void slot_store::free() noexcept {
   // One by one, as a list of them would take memory; backwards, so that none is passed over where another thread
   // removes some.
@@ -147,7 +156,7 @@ MILLRACE_INLINE void slot_store::free() noexcept {
     {
       const std::lock_guard lock(mutex_);
       rest = std::min(rest, all_.size());
-      if (rest != 0) each = all_[--rest].kept;
+      if (rest != 0) each = all_[--rest];
     }
     if (each != nullptr) each->free();
   }
@@ -160,9 +169,9 @@ MILLRACE_INLINE void slot_store::free_idle() noexcept {
     const std::lock_guard lock(mutex_);
     std::size_t i = 0;
     // No pipeline has it: they get it only here.
-    while (i < all_.size() && (all_[i].kept.use_count() != 1 || !all_[i].kept->idle())) ++i;
+    while (i < all_.size() && (all_[i].use_count() != 1 || !all_[i]->idle())) ++i;
     if (i == all_.size()) return;
-    idle = std::move(all_[i].kept);
+    idle = std::move(all_[i]);
     all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }

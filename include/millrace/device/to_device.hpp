@@ -26,18 +26,18 @@
 namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Turns items and batches into batches in memory that the device reads directly.
-template <device D, class Collate>
+template <class Collate>
 class batch_stager {
  public:
   batch_stager(std::shared_ptr<slot_cache> memory, std::size_t samples, Collate how)
       : memory_(std::move(memory)), samples_(samples), how_(std::move(how)) {}
 
   /// Whether it has to be copied or laid out, which is work for a pool.
-  static bool computes(const host_batch& batch) noexcept {
-    return !batch.pinned() && batch.bytes() != 0 && !copies_any_memory<D>;
+  bool computes(const host_batch& batch) const noexcept {
+    return !batch.pinned() && batch.bytes() != 0 && !memory_->device().copies_any_memory();
   }
   template <class T>
-  static bool computes(const T&) noexcept {
+  bool computes(const T&) const noexcept {
     return true;
   }
 
@@ -116,17 +116,8 @@ struct to_device_options {
 namespace detail {
 
 /// Ends the stage's use of its slots.
-class slots_of_stage {
- public:
-  explicit slots_of_stage(std::shared_ptr<slot_pool> pool) noexcept : pool_(std::move(pool)) {}
-  slots_of_stage(const slots_of_stage&) = delete;
-  slots_of_stage& operator=(const slots_of_stage&) = delete;
-  ~slots_of_stage() { pool_->end(); }
-
-  const std::shared_ptr<slot_pool>& pool() const noexcept { return pool_; }
-
- private:
-  std::shared_ptr<slot_pool> pool_;
+struct end_slots {
+  void operator()(slot_pool* slots) const noexcept { slots->end(); }
 };
 
 /// The slots between pipelines, on a loop without a runtime.
@@ -191,58 +182,41 @@ task<void> fill_slots(async_generator<Item>& source, const std::shared_ptr<slot_
   ready.close(failed);
 }
 
-/// The line that a device that keeps images logs once.
-template <device D>
-void say_remark([[maybe_unused]] const executor& ex, [[maybe_unused]] const D& on) {
-  if constexpr (requires { on.remark(); }) {
-    const std::string line = on.remark();
-    if (!line.empty()) log_line(ex, line);
-  }
-}
-
-/// Lets the runtime move its threads to the NUMA node of a device that has a pci_address().
-template <device D>
-void tell_address([[maybe_unused]] runtime_parts& runtime, [[maybe_unused]] const D& on) {
-  if constexpr (requires { on.pci_address(); }) {
-    if (runtime.follows_devices()) runtime.follow_device(on.pci_address());
-  }
-}
-
 /// The memory of a slot: items are laid out in as much page-locked memory, which is copied from; the memory of a
 /// host_batch is in the bound of the stage that made it.
 template <class Item>
 inline constexpr std::size_t memories_of_slot = std::is_same_v<Item, host_batch> ? 1 : 2;
 
-template <device D, class Item, class Collate>
-async_generator<device_batch> to_device_stream(async_generator<Item> source, D on, to_device_options with,
-                                               cpu_pool::share pool, Collate how) {
+template <class Item, class Collate>
+async_generator<device_batch> to_device_stream(async_generator<Item> source, std::shared_ptr<slot_device> on,
+                                               to_device_options with, cpu_pool::share pool, Collate how) {
   const coroutine_context here = co_await this_context();
   executor& ex = here.get_executor();
-  tell_address(here.runtime(), on);
+  // The runtime may move its threads to the device's NUMA node.
+  if (here.runtime().follows_devices()) {
+    const std::string address = on->pci_address();
+    if (!address.empty()) here.runtime().follow_device(address);
+  }
   if (with.slots == 0) with.slots = 1;
   if (!pool) pool = cpu_pool::share::of(here.runtime());
   const bool given = with.on != nullptr;
   tell_pool(here, pool, given, 1, "lay the batches out before it, by fill_batches()");
   if (here.stage() != nullptr) here.stage()->slots.store(static_cast<std::int64_t>(with.slots));
   const std::shared_ptr<slot_cache> cache = slot_store_of(ex).of(on);
-  const auto copier = std::make_shared<const D>(on);
-  std::vector<std::shared_ptr<device_slot>> slots;
-  for (std::size_t i = 0; i < with.slots; ++i) {
-    slots.push_back(std::shared_ptr<device_slot>(new device_slot_on<D>(copier.get())));
-  }
-  // Ends after everything that releases slots.
-  const slots_of_stage last(std::make_shared<slot_pool>(here, copier, std::move(slots), cache, with.slot_bytes,
-                                                        memories_of_slot<Item>, with.slot_wait));
-  using stager_type = batch_stager<D, Collate>;
-  auto stager = std::make_shared<stager_type>(cache, with.samples, std::move(how));
+  const auto slots =
+      std::make_shared<slot_pool>(here, on, with.slots, cache, with.slot_bytes, memories_of_slot<Item>, with.slot_wait);
+  const std::unique_ptr<slot_pool, end_slots> last(slots.get());  // ends after everything that releases slots
+  auto stager = std::make_shared<batch_stager<Collate>>(cache, with.samples, std::move(how));
   channel<device_batch> ready(with.slots);
-  task<void> filling = fill_slots<Item, stager_type>(source, last.pool(), std::move(stager), std::move(pool), ready);
+  task<void> filling =
+      fill_slots<Item, batch_stager<Collate>>(source, slots, std::move(stager), std::move(pool), ready);
   spawned<void> ahead(here, std::move(filling));
   for (;;) {
-    last.pool()->consumer_waits(ready.size() == 0);
+    slots->consumer_waits(ready.size() == 0);
     auto batch = co_await ready.receive();
-    last.pool()->consumer_waits(false);
-    say_remark(ex, on);
+    slots->consumer_waits(false);
+    const std::string remark = on->remark();
+    if (!remark.empty()) log_line(ex, remark);
     if (!batch) co_return;
     co_yield give(*batch);
   }
@@ -251,10 +225,10 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
 }  // namespace detail
 
 /// What to_device() returns.
-template <device D, class Collate>
+template <class Collate>
 class to_device_stage : public detail::library_stage {
  public:
-  to_device_stage(D on, const to_device_options& with, Collate how)
+  to_device_stage(std::shared_ptr<detail::slot_device> on, const to_device_options& with, Collate how)
       : device_(std::move(on)), with_(with), how_(std::move(how)) {
     if (with_.on != nullptr) pool_ = cpu_pool::share(*with_.on);
   }
@@ -292,18 +266,17 @@ class to_device_stage : public detail::library_stage {
   }
   template <class Item>
   stream<device_batch> made_of(async_generator<Item> source) {
-    std::size_t kept = 0;
-    if constexpr (requires { device_.keeps(); }) kept = device_.keeps();
+    const std::size_t kept = device_->keeps();
     stream<device_batch> made =
-        stream<device_batch>(detail::to_device_stream<D, Item, Collate>(std::move(source), std::move(device_), with_,
-                                                                        std::move(pool_), std::move(how_)))
+        stream<device_batch>(detail::to_device_stream<Item, Collate>(std::move(source), std::move(device_), with_,
+                                                                     std::move(pool_), std::move(how_)))
             .named("to_device", ".slots")
             .bounded(with_.slots, detail::memories_of_slot<Item> * with_.slots * with_.slot_bytes);
     if (kept == 0) return made;
     return std::move(made).bounded("resident images", 0, kept);
   }
 
-  D device_;
+  std::shared_ptr<detail::slot_device> device_;
   to_device_options with_;
   cpu_pool::share pool_;  // of with_.on, which may have ended when the pipeline runs
   Collate how_;
@@ -349,7 +322,8 @@ auto to_device(const Target& target, const to_device_options& with = {}, Collate
   if constexpr (std::is_same_v<decltype(on), detail::refused>) {
     return on;
   } else {
-    return to_device_stage<decltype(on), Collate>(std::move(on), with, std::move(how));
+    auto shared = std::make_shared<detail::slot_device_on<decltype(on)>>(on);
+    return to_device_stage<Collate>(std::move(shared), with, std::move(how));
   }
 }
 

@@ -18,6 +18,7 @@
 #include <millrace/data/length_edges.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/detail/compactor.hpp>
+#include <millrace/flow/detail/places.hpp>
 #include <millrace/flow/failure_policy.hpp>
 #include <millrace/flow/pipe.hpp>
 
@@ -176,7 +177,7 @@ class bucket_stage : public detail::library_stage {
               detail::bucket_items<T, Length>(std::move(source), std::move(length_of_), options_))
               .named("bucket_by_length");
       if (options_.max_tokens != 0 || options_.edges.size() != 0) {
-        made = std::move(made).declares(place_effect::splits);
+        made = std::move(made).declares(place_effect::unequal, 1, detail::cannot_count_split);
       }
       return std::move(made)
           .bounded(detail::multiplied(2, options_.window), options_.bytes)

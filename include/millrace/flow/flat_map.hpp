@@ -171,7 +171,7 @@ async_generator<U> expand_items(async_generator<T> source, F f, flat_map_options
   for (;;) {
     std::optional<T> item = co_await source.next();
     if (!item) break;
-    const epoch_mark sample = mark_of(*item);
+    const epoch_mark sample = detail::mark_of_item(*item);
     const bool placed = sample.known && sample.next != 0;
     if (placed) marks.begin(sample);
     std::optional<U> held;  // the latest one
@@ -188,7 +188,7 @@ async_generator<U> expand_items(async_generator<T> source, F f, flat_map_options
             if (!element) break;
             copies.number(*element);
             if (held) {
-              const std::optional<epoch_mark> mark = placed ? marks.next(false) : mark_of(*held);
+              const std::optional<epoch_mark> mark = placed ? marks.next(false) : detail::mark_of_item(*held);
               if (mark) {
                 detail::set_item_mark(*held, *mark);
                 co_yield give(*held);
@@ -202,7 +202,7 @@ async_generator<U> expand_items(async_generator<T> source, F f, flat_map_options
           range_type range = detail::call(f, std::move(*item));
           for (auto&& element : range) {
             if (held) {
-              const std::optional<epoch_mark> mark = placed ? marks.next(false) : mark_of(*held);
+              const std::optional<epoch_mark> mark = placed ? marks.next(false) : detail::mark_of_item(*held);
               if (mark) {
                 detail::set_item_mark(*held, *mark);
                 co_yield give(*held);
@@ -223,7 +223,7 @@ async_generator<U> expand_items(async_generator<T> source, F f, flat_map_options
     }
     item.reset();
     if (!held && !sample.placed()) continue;
-    const std::optional<epoch_mark> mark = placed ? marks.next(true) : held ? mark_of(*held) : sample;
+    const std::optional<epoch_mark> mark = placed ? marks.next(true) : held ? detail::mark_of_item(*held) : sample;
     if (!mark) continue;
     if (!held) {
       U empty = detail::empty_entry<U>(*mark);
@@ -310,7 +310,7 @@ class flat_map_stage : public detail::library_stage {
       made = stream<element>(
                  detail::expand_items<element, T, F>(std::move(source), std::move(f_), options_, counted_later))
                  .named("flat_map")
-                 .declares(place_effect::expands)
+                 .declares(place_effect::unequal, 0, detail::cannot_count_expanded)
                  .counting(detail::flat_map_window, std::move(counted_later));
     } else {
       made = stream<element>(detail::flat_map_items<element, T, F>(std::move(source), std::move(f_), options_))

@@ -311,7 +311,9 @@ class take_stage : public detail::library_stage {
 
   template <class T>
   stream<T> operator()(async_generator<T> source) && {
-    return stream<T>(detail::take_items<T>(std::move(source), count_)).named("take").declares(place_effect::recounts);
+    return stream<T>(detail::take_items<T>(std::move(source), count_))
+        .named("take")
+        .declares(place_effect::stateless, 0, detail::no_state_recounted);
   }
 
  private:

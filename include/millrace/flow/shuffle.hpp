@@ -105,7 +105,12 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
 /// What shuffle() returns.
 class shuffle_stage : public detail::library_stage {
  public:
-  explicit shuffle_stage(shuffle_options options);
+  explicit shuffle_stage(const shuffle_options& options) : options_(options) {
+    if (options.window == 0) throw configuration_error("shuffle: .window must not be 0");
+    if (!(options.startup >= 0 && options.startup <= 1)) {
+      throw configuration_error("shuffle: .startup is a share, from 0 to 1");
+    }
+  }
 
   template <class T>
   stream<T> operator()(async_generator<T> source) && {
@@ -148,15 +153,5 @@ class shuffle_stage : public detail::library_stage {
 /// the window's items are dropped with the stream. Throws configuration_error if `window` is 0 or `startup` is not
 /// between 0 and 1.
 inline shuffle_stage shuffle(shuffle_options options = {}) { return shuffle_stage(options); }
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
-
-inline shuffle_stage::shuffle_stage(shuffle_options options) : options_(options) {
-  if (options.window == 0) throw configuration_error("shuffle: .window must not be 0");
-  if (!(options.startup >= 0 && options.startup <= 1)) {
-    throw configuration_error("shuffle: .startup is a share, from 0 to 1");
-  }
-}
 
 }  // namespace millrace

@@ -4,7 +4,6 @@
 
 #include <millrace/base/compiler.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -71,30 +70,34 @@ struct stage_bounds {
 
 /// What a stage does with the places that epochs() gives its samples: see stream::declares().
 enum class place_effect : unsigned char {
-  steps,         ///< a source that gives places: `number` entries of each step are one rank's
-  uneven,        ///< the ranks do not wait for each other
-  makes_empty,   ///< yields empty entries
-  needs_items,   ///< cannot pass on an empty entry
-  loses,         ///< leaves items out, or places
-  splits,        ///< makes batches, on each rank as many as its items give
-  expands,       ///< makes another number of items of each, and says in their marks how far it is
-  counts_parts,  ///< see stream::windowed()
-  counts_steps,  ///< see stream::counting(); `number` is 1 where a later stage may count in its place
-  evens,         ///< gives all ranks equally many batches of `number` items
-  reorders,      ///< yields items in another order, so that there is no state
-  recounts,      ///< counts its items from where the run begins, so that there is no state
-  ends_alone,    ///< may end one rank's stream before those of the others
-  batches,       ///< makes batches of `number` items
+  steps,        ///< a source that gives places: `number` entries of each step are one rank's; 0: any number
+  uneven,       ///< the ranks do not wait for each other
+  makes_empty,  ///< yields empty entries
+  needs_items,  ///< cannot pass on an empty entry
+  loses,        ///< leaves items out, or places
+  unequal,      ///< gives ranks unequally many; `number` 1: of batches, unless items were evened before
+  evens,        ///< gives all ranks equally many batches of `number` items
+  batches,      ///< makes batches of `number` items
+  counts,       ///< counts in marks, see stream::counting(): `number` is a detail::count_of
+  stateless,    ///< after it there is no state; `number` 1: as it changes the order
+  ends_alone,   ///< may end one rank's stream before those of the others
 };
 
 namespace detail {
+
+/// See place_effect::counts.
+enum count_of : unsigned char {
+  parts,          ///< of a window: no other stage may count
+  steps,          ///< of what is made of a step
+  steps_or_later  ///< the same, where no later stage counts these
+};
 
 /// One of a stage's declarations about places.
 struct place_note {
   place_effect effect;
   const char* stage;
   std::uint64_t number;
-  const char* why;  // and what to write instead; null: nothing to say
+  const char* why;  // and what to write instead
 };
 
 /// The declarations of a pipeline, beside its name: joined by pipes, stage after stage.
@@ -209,7 +212,7 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   stream windowed(std::uint32_t number) && {
     promise(*this);
     about_.window = number;
-    return std::move(*this).declares(place_effect::counts_parts);
+    return std::move(*this).declares(place_effect::counts, detail::count_of::parts);
   }
   /// Declares that a stage makes items whose marks count how much was made of the step that they are of, from its
   /// beginning (held_part::taken), and the number that identifies the stage. After one with `later` another such stage
@@ -218,17 +221,19 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   stream counting(std::uint32_t number, std::shared_ptr<bool> later = nullptr) && {
     promise(*this);
     about_.window = number;
-    const bool may_be_counted = later != nullptr;
+    const detail::count_of what = later != nullptr ? detail::count_of::steps_or_later : detail::count_of::steps;
     about_.counted_later = std::move(later);
-    return std::move(*this).declares(place_effect::counts_steps, may_be_counted ? 1 : 0);
+    return std::move(*this).declares(place_effect::counts, what);
   }
   /// What windowed() and counting() declared: of several, the sum. 0 if they were not called.
   std::uint32_t window() const noexcept { return about_.window; }
 
   /// Declares what the last stage does with places. run() refuses a pipeline that begins with epochs() and breaks what
   /// that promises: equally many batches on all ranks, and a state after each of them. `why` ends the sentence that
-  /// begins with the stage's name, says what to write instead, and is a literal.
-  stream declares(place_effect effect, std::uint64_t number = 0, const char* why = nullptr) && {
+  /// begins with the stage's name (of place_effect::stateless it is the sentence), says what to write instead, and is a
+  /// literal.
+  stream declares(place_effect effect, std::uint64_t number = 0,
+                  const char* why = "it does not keep the places of its items") && {
     about_.places.push_back(detail::place_note{effect, name_or("a stage"), number, why});
     return std::move(*this);
   }
@@ -327,24 +332,6 @@ inline constexpr bool is_source_v<async_generator<T>> = true;
 
 }  // namespace millrace
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
-
-namespace millrace::inline MILLRACE_ABI::detail {
-
-inline void stream_description::followed_by(stream_description later) {
-  for (const stage_bounds& each : later.bounds) bounds.push_back(each);
-  // A state inside a window is of samples in their order: after a stage that changes it none goes on with that.
-  const bool reordered =
-      std::any_of(places.begin(), places.end(), [](const place_note& n) { return n.effect == place_effect::reorders; });
-  places.insert(places.end(), later.places.begin(), later.places.end());
-  if (!rank) rank = later.rank;
-  if (!ranks) ranks = std::move(later.ranks);
-  many_positions = many_positions || later.many_positions || (position && later.position);
-  if (!reordered) window += later.window;
-  if (later.counted_later != nullptr) counted_later = std::move(later.counted_later);
-  if (later.batch != 0) batch = later.batch;
-  if (!position) position = std::move(later.position);
-}
-
-}  // namespace millrace::detail
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/flow/stream.ipp>
+#endif

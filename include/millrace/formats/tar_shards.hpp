@@ -92,9 +92,6 @@ class tar_index_builder {
 
   /// The index. `size` and `etag` are those of the object that was read.
   shard_index finish(std::uint64_t size, std::string etag);
-  /// The same for entries of another tool's index: their header_offset is a guess, the ETag is not known, and their
-  /// keys only when they are `named`.
-  shard_index finish_foreign(std::uint64_t size, bool named);
 
  private:
   sample_index_builder index_;

@@ -210,17 +210,7 @@ MILLRACE_INLINE std::string tar_index_builder::warning() const {
 }
 
 MILLRACE_INLINE shard_index tar_index_builder::finish(std::uint64_t size, std::string etag) {
-  sample_index_builder::known all;
-  all.checksums = sums_ == checksums::crc32c;
-  return index_.finish_fields(size, std::move(etag), all);
-}
-
-MILLRACE_INLINE shard_index tar_index_builder::finish_foreign(std::uint64_t size, bool named) {
-  sample_index_builder::known all;
-  all.checksums = sums_ == checksums::crc32c;
-  all.keys = named;
-  all.headers = false;
-  return index_.finish_fields(size, std::string(), all);
+  return index_.finish_fields(size, std::move(etag), sums_ == checksums::crc32c);
 }
 
 }  // namespace millrace

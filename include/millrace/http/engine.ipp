@@ -190,7 +190,7 @@ MILLRACE_INLINE int engine::open_socket(const curl_sockaddr& address) noexcept {
       loop_.watch(*stale, fd, stale->asked);
     } catch (const io_error& e) {
       ::close(fd);
-      errno = e.code();
+      errno = e.code().value();
       return -1;
     } catch (...) {
       ::close(fd);

@@ -57,32 +57,8 @@ std::string displayed_server(const std::string& url);
 /// 505.
 bool may_pass(int status) noexcept;
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
-
-inline bool may_pass(int status) noexcept {
-  if (status >= 500 && status < 600) return status != 501 && status != 505;
-  return status == 408 || status == 425 || status == 429 || status == 499;
-}
-
-inline bool error::transient() const noexcept {
-  switch (kind_) {
-    case failure::resolve:
-    case failure::connect:
-    case failure::timeout:
-    case failure::broken:
-      return true;
-    case failure::status:
-      return may_pass(status_);
-    default:
-      return false;
-  }
-}
-
-inline std::string displayed_server(const std::string& url) {
-  std::string text = displayed(url);
-  const std::size_t scheme = text.find("://");
-  return text.substr(0, text.find('/', scheme == std::string::npos ? 0 : scheme + 3));
-}
-
 }  // namespace millrace::http
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/http/error.ipp>
+#endif

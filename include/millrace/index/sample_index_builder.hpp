@@ -40,7 +40,7 @@ class sample_index_builder {
   /// the object and where its text does, and both ends. `groups`: samples are unpacked by them.
   void frames(std::vector<std::uint64_t> places, bool groups);
 
-  /// Begins a sample of row_layout::fields. `key`: its hash; 0: not known. `offset`: of its first header, a multiple of
+  /// Begins a sample of row_layout::fields. `key`: its hash. `offset`: of its first header, a multiple of
   /// 512 below 128 PiB.
   void begin_sample(std::uint64_t key, std::uint64_t offset);
   /// Its next field. Returns the reason where it cannot be one; empty: it is.
@@ -62,14 +62,8 @@ class sample_index_builder {
 
   /// The index of records. `end`: of the last group, in the object. `checksums`: every record was given its CRC32C.
   shard_index finish(std::uint64_t size, std::string etag, bool checksums, std::uint64_t end = 0);
-  /// The index of row_layout::fields.
-  class known {
-   public:
-    bool checksums = true;  ///< every field was given its CRC32C
-    bool keys = true;       ///< every sample was given the hash of its key
-    bool headers = true;    ///< offsets are those of headers
-  };
-  shard_index finish_fields(std::uint64_t size, std::string etag, known all);
+  /// The index of row_layout::fields. `checksums`: every field was given its CRC32C.
+  shard_index finish_fields(std::uint64_t size, std::string etag, bool checksums);
   /// The index of row_layout::objects.
   shard_index finish_objects();
   /// The index of arrays: `dims` says names, types and shapes, `fields` the names and bytes of a row of each.

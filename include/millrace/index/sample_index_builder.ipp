@@ -139,12 +139,8 @@ MILLRACE_INLINE std::string sample_index_builder::add_field(std::string extensio
   return {};
 }
 
-MILLRACE_INLINE shard_index sample_index_builder::finish_fields(std::uint64_t size, std::string etag, known all) {
-  index_.flags_ = (all.keys ? shard_index::with_keys : 0) | (all.headers ? shard_index::with_headers : 0) |
-                  (all.checksums ? shard_index::with_checksums : 0);
-  if (!all.keys) {
-    for (shard_index::sample_row& row : index_.rows_.samples) row.key = 0;
-  }
+MILLRACE_INLINE shard_index sample_index_builder::finish_fields(std::uint64_t size, std::string etag, bool checksums) {
+  index_.flags_ = shard_index::with_keys | shard_index::with_headers | (checksums ? shard_index::with_checksums : 0);
   index_.object_size_ = size;
   index_.etag_ = std::move(etag);
   return std::move(index_);

@@ -263,7 +263,7 @@ MILLRACE_COROUTINE task<std::optional<std::string>> read_small(std::shared_ptr<c
     if (e.status() != 404 || e.code() == "NoSuchBucket") throw;
     co_return std::nullopt;
   } catch (const io_error& e) {
-    if (e.code() != ENOENT) throw;
+    if (e.code() != std::errc::no_such_file_or_directory) throw;
     co_return std::nullopt;
   }
   co_return std::optional<std::string>(std::move(text));
@@ -387,7 +387,7 @@ MILLRACE_COROUTINE task<written_shard> store_shard(shard_target to, shard_names 
     if (e.status() == 412) refused = std::current_exception();  // an object is there
     failure = std::current_exception();
   } catch (const io_error& e) {
-    if (e.code() == EEXIST) refused = std::current_exception();  // a file is
+    if (e.code() == std::errc::file_exists) refused = std::current_exception();  // a file is
     failure = std::current_exception();
   } catch (...) {
     failure = std::current_exception();

@@ -10,7 +10,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -208,7 +207,7 @@ MILLRACE_INLINE void file::fail(std::int64_t result, const char* what, std::opti
   where at;
   at.object = path_;
   at.offset = offset;
-  throw io_error(code, std::string(what) + ": " + std::strerror(code), std::move(at));
+  throw io_error::of(code, what, std::move(at));
 }
 
 }  // namespace millrace

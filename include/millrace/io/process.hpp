@@ -15,7 +15,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -177,7 +176,7 @@ class shell_process {
 
  private:
   [[noreturn]] static void fail(int error) {
-    throw io_error(error, "cannot start a process: " + std::generic_category().message(error));
+    throw io_error::of(error, "cannot start a process");
   }
 
   int spawn(const std::string& command, int output) {

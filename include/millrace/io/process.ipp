@@ -79,7 +79,7 @@ MILLRACE_COROUTINE_BODY task<process_result> run_process(std::string command, du
     if (ended || result.too_long) break;
     const time_point now = ex.now();
     if (now >= due) {
-      throw io_error(ETIMEDOUT, "the process was not done within " +
+      throw io_error(std::errc(ETIMEDOUT), "the process was not done within " +
                                     std::to_string(longest / std::chrono::milliseconds(1)) + " ms");
     }
     time_point wake = due;

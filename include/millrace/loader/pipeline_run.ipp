@@ -60,7 +60,7 @@ MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, c
     throw configuration_error(std::string(n.stage) + ", in a pipeline that begins with epochs(): " + why);
   };
   const char* no_state = nullptr;
-  const place_note* parts = nullptr;     // a stage that counts its items in marks
+  const place_note* counter = nullptr;   // a stage that counts its items in marks
   const place_note* unequal = nullptr;   // the stage after which ranks have unequally many
   const place_note* ends = nullptr;      // a stage that may end a rank alone
   bool source = false, empty = false, uneven = false, evened = false;
@@ -89,37 +89,30 @@ MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, c
       case place_effect::loses:
         refuse(n, n.why);
         break;
-      case place_effect::expands:
+      case place_effect::unequal:
+        if (n.number == 1) {
+          if (!evened) unequal = &n;
+          break;
+        }
         unequal = &n;
         empty = true;
         step = 0;
         break;
-      case place_effect::splits:
-        if (!evened) unequal = &n;
-        break;
-      case place_effect::counts_parts:
-      case place_effect::counts_steps:
+      case place_effect::counts:
         // After one that leaves the counting to it there is but one count.
-        if (parts != nullptr && (parts->number == 0 || n.effect != place_effect::counts_steps)) {
-          refuse(n, std::string("a state says how far a training is in one such stage, and ") + parts->stage +
+        if (counter != nullptr && (counter->number != count_of::steps_or_later || n.number == count_of::parts)) {
+          refuse(n, std::string("a state says how far a training is in one such stage, and ") + counter->stage +
                         " is before it: make all items in one of them");
         }
-        parts = &n;
+        counter = &n;
         break;
       case place_effect::evens:
         unequal = nullptr;
         empty = true;
         step = n.number;
         break;
-      case place_effect::reorders:
-        no_state =
-            "state(): a stage after epochs() changes the order of the samples (shuffle(), order::arrival), so there is "
-            "none: leave it out, as epochs() shuffles, or use order::ordered";
-        break;
-      case place_effect::recounts:
-        no_state =
-            "state(): take() after epochs() would count anew after a resume, so there is none: use stop_after() of the "
-            "run, epochs_options::take_batches or .epochs, or dataset::take()";
+      case place_effect::stateless:
+        no_state = n.why;
         break;
       case place_effect::ends_alone:
         break;
@@ -134,14 +127,7 @@ MILLRACE_INLINE const char* check_places(const std::vector<place_note>& notes, c
   }
   if (ends != nullptr && (source || evened) && !uneven && mine && mine->world_size > 1) refuse(*ends, ends->why);
   if (unequal != nullptr && !uneven && mine && mine->world_size > 1) {
-    refuse(*unequal, unequal->why != nullptr
-                         ? unequal->why
-                     : unequal->effect == place_effect::splits
-                         ? "with .max_tokens or .edges ranks have unequally many batches: use .batch alone, or "
-                           "equal_batches, with its fill() before this stage"
-                         : "ranks would have unequally many batches: give epochs() .equal, and put its fill() after "
-                           "this stage, before batches are made (see equal_batches), or say .uneven where no rank "
-                           "waits for another");
+    refuse(*unequal, unequal->why);
   }
   return no_state;
 }

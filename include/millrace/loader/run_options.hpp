@@ -71,16 +71,13 @@ struct run_options {
   /// Called for every item that a failure_policy leaves out (on_failure::skip), with its shard, byte, key and the
   /// reason: complete, where the log has one line a second. On the thread of the run's loop, in the order in which each
   /// stage delivers, before the next item is yielded; it should be quick. It is called for what stages make ahead, too,
-  /// whether the program takes it or not. What it throws ends the stream. `skipped_context` must outlive the run. See
-  /// skipped_item, in flow/failure_policy.hpp.
-  void (*skipped)(void* context, const skipped_item& item) = nullptr;
-  void* skipped_context = nullptr;
+  /// whether the program takes it or not. What it throws ends the stream. See skipped_item, in
+  /// flow/failure_policy.hpp.
+  callback<void(const skipped_item& item)> skipped = nullptr;
 
   /// Called every second, and when the run has ended, with what a line of progress says, on every rank: for a line or a
-  /// bar of the program's own. On the thread of the run's loop, which waits for it; it must not throw. `report_context`
-  /// must outlive the run. See run_stats.
-  void (*report)(void* context, const run_stats& so_far) = nullptr;
-  void* report_context = nullptr;
+  /// bar of the program's own. On the thread of the run's loop, which waits for it; it must not throw. See run_stats.
+  callback<void(const run_stats& so_far)> report = nullptr;
 
   /// The file to which the run writes, at its end, what took time: requests, parts, listings, jobs of the pool, copies,
   /// steps of the training thread. Chrome's JSON of trace events, which https://ui.perfetto.dev draws. Null: the file
@@ -136,7 +133,6 @@ struct runtime_options {
   bool force_epoll = false;  ///< epoll even where io_uring works
   /// Called, instead of the log of the process (set_log()), with each line that loops and stages of this runtime log.
   log_function log = nullptr;
-  void* log_context = nullptr;
   /// Called as jobs, copies and training steps begin and end: `&mill::cuda::nvtx_ranges`, of cuda/nvtx.hpp, for the
   /// profilers of NVIDIA, or functions of the program's for another one. Must outlive the runtime. See profiler_ranges.
   const profiler_ranges* ranges = nullptr;

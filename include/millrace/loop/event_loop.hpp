@@ -19,7 +19,6 @@ struct loop_options {
   /// Called with one line, once per loop (once for a runtime), if io_uring is refused here and epoll is used instead.
   /// By default the line goes to the log of the process, once. Called during make_event_loop().
   log_function log = nullptr;
-  void* log_context = nullptr;
 };
 
 namespace detail {
@@ -114,7 +113,13 @@ class file_operation {
 class event_loop : public executor {
  public:
   /// `ex` as an event loop; throws configuration_error if it is not one (a virtual-time loop, say).
-  static event_loop& of(executor& ex);
+  static event_loop& of(executor& ex) {
+    event_loop* const loop = ex.as_event_loop();
+    if (loop == nullptr) {
+      throw configuration_error("files and sockets need a real event loop: make one with millrace::make_event_loop()");
+    }
+    return *loop;
+  }
 
   event_loop* as_event_loop() noexcept final { return this; }
 
@@ -141,16 +146,5 @@ class event_loop : public executor {
   /// with -ECANCELED inside this call; any other when the operation itself has ended, not only its cancellation.
   virtual void cancel(file_operation& op) noexcept = 0;
 };
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
-
-inline event_loop& event_loop::of(executor& ex) {
-  event_loop* loop = ex.as_event_loop();
-  if (loop == nullptr) {
-    throw configuration_error("files and sockets need a real event loop: make one with millrace::make_event_loop()");
-  }
-  return *loop;
-}
 
 }  // namespace millrace

@@ -29,7 +29,7 @@ MILLRACE_INLINE std::unique_ptr<event_loop> detail::make_loop_without_ring(const
       std::string("millrace: io_uring is not available (") + std::strerror(refused) + "); event loops use epoll";
   const log_record record(log_level::warning, line);
   if (o.log != nullptr) {
-    o.log(o.log_context, record);
+    o.log(record);
   } else if (detail::first_time(line)) {
     detail::log_to_process(record);
   }

@@ -7,7 +7,6 @@
 #include <pthread.h>
 
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -189,7 +188,7 @@ class ring_loop final : public event_loop {
 
   void check(int error);
   [[noreturn]] static void fail(int error, const char* what) {
-    throw io_error(error, std::string(what) + ": " + std::strerror(error));
+    throw io_error::of(error, what);
   }
 
   // ---- shares of the completion ring

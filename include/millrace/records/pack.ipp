@@ -14,6 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/flow/detail/places.hpp>
 #include <millrace/records/pack.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
@@ -212,7 +213,7 @@ MILLRACE_COROUTINE_BODY stream<packed_sequence> pack_stage::operator()(async_gen
 MILLRACE_COROUTINE_BODY stream<packed_sequence> pack_stage::operator()(async_generator<token_document> in) && {
   return stream<packed_sequence>(detail::pack_marked(std::move(in), std::move(into_), ends_, length_))
       .named("pack")
-      .declares(place_effect::expands)
+      .declares(place_effect::unequal, 0, detail::cannot_count_expanded)
       .counting(detail::pack_window(ends_));
 }
 

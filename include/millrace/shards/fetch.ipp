@@ -502,7 +502,7 @@ MILLRACE_INLINE void part_scheduler::learn(open_object& o, storage::part& p, std
   const auto at = [&] { return where{o.info->shown(), offset, std::string()}; };
   if (!o.learning && p.rest) throw changed_error("the store stopped serving ranges of the object", at());
   if (!o.learning) return;
-  if (!p.rest && !p.total) throw io_error(0, "the store does not report the size of the object", at());
+  if (!p.rest && !p.total) throw io_error("the store does not report the size of the object", at());
   o.rest = std::move(p.rest);
   if (o.rest) return;
   o.info->size = p.total;

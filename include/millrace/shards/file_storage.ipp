@@ -93,7 +93,7 @@ MILLRACE_COROUTINE_BODY async_generator<shard> detail::glob_files(std::string pa
   }
   ::globfree(&found);
   const where at{pattern, std::nullopt, std::string()};
-  if (rc == GLOB_ABORTED) throw io_error(error, std::string("cannot read a folder: ") + std::strerror(error), at);
+  if (rc == GLOB_ABORTED) throw io_error::of(error, "cannot read a folder", at);
   if (rc == GLOB_NOSPACE) throw std::bad_alloc();
   if (names.empty()) throw configuration_error("no file matches the pattern", at);
   for (std::string& n : names) {

@@ -81,7 +81,7 @@ MILLRACE_INLINE slab_pool range_reader::pool_of(runtime_parts& runtime, std::siz
 }
 
 MILLRACE_INLINE io_error range_reader::short_read(std::uint64_t came, std::uint64_t due, where at) {
-  return io_error(0, "read " + std::to_string(came) + " bytes instead of " + std::to_string(due), std::move(at));
+  return io_error("read " + std::to_string(came) + " bytes instead of " + std::to_string(due), std::move(at));
 }
 
 MILLRACE_INLINE void range_reader::check(shard& object, const storage::part& p, std::uint64_t offset,

@@ -72,7 +72,7 @@ MILLRACE_INLINE void census::compare_descriptors(std::string& text) const {
 
 MILLRACE_INLINE std::vector<int> census::open_descriptors() {
   DIR* const folder = ::opendir("/proc/self/fd");
-  if (folder == nullptr) throw io_error(errno, "/proc/self/fd cannot be read");
+  if (folder == nullptr) throw io_error(std::errc(errno), "/proc/self/fd cannot be read");
   std::vector<int> open;
   while (const dirent* entry = ::readdir(folder)) {
     const int fd = std::atoi(entry->d_name);

@@ -99,14 +99,14 @@ async_generator<T> fill_steps(async_generator<T> in, std::shared_ptr<equal_state
     reached.part.taken = 0;
     for (std::size_t given = 0;;) {  // entries of the step
       const bool over = shared->over.load(std::memory_order_acquire) > epoch;
-      const bool here = next && mark_of(*next).epoch == epoch;
+      const bool here = next && detail::mark_of_item(*next).epoch == epoch;
       if (here && over) {
         next = co_await in.next();
         continue;
       }
       if (given == 0 && over) break;
       if (here) {
-        reached = mark_of(*next);
+        reached = detail::mark_of_item(*next);
         ++items;
       } else {
         reached.padding = true;
@@ -202,7 +202,7 @@ class equal_run {
       stops_ = words[3] != 0;
       ended_ = words[1] != 0;
       if (failure) std::rethrow_exception(failure);
-      if (ended_) throw io_error(0, "another rank has failed: this one cannot continue alone");
+      if (ended_) throw io_error("another rank has failed: this one cannot continue alone");
       if (!checked_) check();
       const std::uint64_t world = shared_->group.process().world_size;
       if (words[2] != 0 && words[2] != world) throw usage_error("equal_batches: another rank's run has ended early");

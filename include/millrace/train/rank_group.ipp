@@ -45,7 +45,7 @@ class group_core {
     process.check();
     std::uint64_t random[2] = {};
     if (board != nullptr && ::getrandom(random, sizeof random, 0) != static_cast<::ssize_t>(sizeof random)) {
-      throw io_error(errno, "rank_group: the system gives no random numbers");
+      throw io_error(std::errc(errno), "rank_group: the system gives no random numbers");
     }
     nonce = hash128{random[0], random[1]}.text();
   }

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,58 +17,59 @@
 #include <millrace/base/error.hpp>
 #include <millrace/coro/tracer.hpp>
 #include <millrace/device/detail/slots.hpp>
+#include <millrace/io/sleep.hpp>
+#include <millrace/sync/any_of.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-MILLRACE_INLINE std::vector<image_to_decode> find_images(const host_batch& batch, void* memory) {
-  const batch_layout& layout = batch.layout();
-  std::optional<std::size_t> field;
-  for (std::size_t i = 0; i < layout.fields().size(); ++i) {
-    if (layout.fields()[i].on_host()) continue;
-    if (field) {
-      throw configuration_error("a batch has one field of undecoded images, and this one has " +
-                                layout.fields()[*field].name() + " and " + layout.fields()[i].name());
-    }
-    field = i;
-  }
-  std::vector<image_to_decode> found;
-  if (!field) return found;
-  auto* const pixels = layout.tensor(memory, *field, batch.size()).as<std::uint8_t>();
-  const auto* const offsets = batch.field(layout.fields()[*field].name() + "_offsets").as<const std::int64_t>();
-  const std::span<const undecoded_image> images = batch.tags<undecoded_image>();
-  const std::span<const origin> from = batch.tags<origin>();
-  for (std::size_t i = 0; i < images.size(); ++i) {
-    const std::string& key = batch.keys()[i];
-    const where at = from.empty() ? where{std::string(), std::nullopt, key} : from[i].at(key);
-    const auto room = static_cast<std::size_t>(offsets[i + 1] - offsets[i]);
-    if (room != images[i].pixel_bytes()) {
-      throw configuration_error("the sample " + key + " has room for " + std::to_string(room) + " bytes in " +
-                                layout.fields()[*field].name() + ", and its undecoded_image has " +
-                                std::to_string(images[i].pixel_bytes()));
-    }
-    if (room == 0) continue;  // fills the batch up
-    found.push_back({&images[i], pixels + offsets[i], at});
-  }
-  return found;
-}
-
-MILLRACE_INLINE slot_pool::slot_pool(const coroutine_context& here, std::shared_ptr<const void> device,
-                                     std::vector<std::shared_ptr<device_slot>> slots, std::shared_ptr<slot_cache> cache,
-                                     std::size_t slot_bytes, std::size_t memories, duration limit)
+MILLRACE_INLINE slot_pool::slot_pool(const coroutine_context& here, std::shared_ptr<slot_device> on, std::size_t slots,
+                                     std::shared_ptr<slot_cache> cache, std::size_t slot_bytes, std::size_t memories,
+                                     duration limit)
     : executor_(here.get_executor()),
       stage_(here.stage()),
       run_(here.run()),
-      device_(std::move(device)),
+      on_(std::move(on)),
       cache_(std::move(cache)),
       slot_bytes_(slot_bytes),
       memories_(memories),
       limit_(limit),
-      slots_(std::move(slots)) {
-  free_.reserve(slots_.size());
-  draining_.reserve(slots_.size());  // so that returned(), which must not throw, never allocates
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
+      held_(slots, 0) {
+  draining_.reserve(slots);  // so that returned(), which must not throw, never allocates
+  for (std::size_t i = 0; i < slots; ++i) {
+    slots_.push_back(std::make_shared<device_slot>(on_));
     free_.push_back(i);
-    held_.push_back(0);
+  }
+}
+
+MILLRACE_COROUTINE_BODY task<std::size_t> slot_pool::acquire() {
+  constexpr duration last_look = std::chrono::milliseconds(1);
+  duration pause = std::chrono::microseconds(50);
+  time_point limit_over = time_point::max();
+  for (bool first = true;; first = false) {
+    std::uint64_t seen = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      seen = changes_;
+    }
+    const std::optional<std::size_t> i = try_acquire();
+    if (i) co_return *i;
+    if (first) note_wait();
+    {
+      const std::lock_guard lock(mutex_);
+      all_held_ = draining_.empty();
+    }
+    limit_over = all_held_ ? held_until(limit_over) : time_point::max();
+    time_point due = limit_over;
+    if (!all_held_) {
+      due = added(executor_.now(), pause);
+      pause = pause * 2 < last_look ? pause * 2 : last_look;
+    }
+    if (due == time_point::max()) {
+      co_await waiters_.until_above(seen, changes_, mutex_);
+    } else {
+      co_await any_of(waiters_.until_above(seen, changes_, mutex_), sleep_until(due));
+    }
+    all_held_ = false;
   }
 }
 
@@ -86,7 +86,7 @@ MILLRACE_INLINE std::optional<std::size_t> slot_pool::try_acquire() {
     if (slots_[i]->memory() != nullptr) return i;
     std::shared_ptr<device_slot> kept = cache_->take(slot_bytes_);
     if (kept == nullptr) return i;
-    kept->use_device(device_.get());
+    kept->use_device(on_);
     slots_[i] = std::move(kept);
     if (slots_[i]->done()) {
       slots_[i]->clear();
@@ -103,7 +103,6 @@ MILLRACE_INLINE void slot_pool::collect() {
   {
     const std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
-    released_ = false;
     look.reserve(draining_.size());
     for (const std::size_t i : draining_) look.push_back(i);
   }
@@ -126,7 +125,7 @@ MILLRACE_INLINE device_slot& slot_pool::fill(std::size_t i, host_batch batch) {
   if (s->memory() == nullptr && room != 0) {
     if (room > slot_bytes_) grow(room);
     cache_->provide(slot_bytes_, s);
-    s->use_device(device_.get());
+    s->use_device(on_);
   }
   const std::int64_t begun = monotonic_ns();
   const std::size_t bytes = batch.bytes();
@@ -141,7 +140,7 @@ MILLRACE_INLINE device_slot& slot_pool::fill(std::size_t i, host_batch batch) {
                 .lane = trace_lane::copy,
                 .bytes = static_cast<std::int64_t>(bytes)});
   }
-  s->pool_ = this;
+  s->returned_ = callback<void(device_slot&, std::exception_ptr)>::to<&slot_pool::returned>(*this);
   s->index_ = i;
   const std::lock_guard lock(mutex_);
   held_[i] = 1;
@@ -174,27 +173,20 @@ MILLRACE_INLINE void slot_pool::end() noexcept {
   }
 }
 
-MILLRACE_INLINE void slot_pool::returned(device_slot& s, std::exception_ptr failed,
-                                         std::shared_ptr<void> owner) noexcept {
+MILLRACE_INLINE void slot_pool::returned(device_slot& s, std::exception_ptr failed) noexcept {
   const std::size_t i = s.index_;
-  bool stage_gone = false;
   {
     const std::lock_guard lock(mutex_);
-    stage_gone = ended_;
-    if (!stage_gone) held_[i] = 0;
-    if (failed) {
-      error_ = failed;  // for the stage: a slot fewer, and a device in trouble
-    } else if (!stage_gone) {
-      draining_.push_back(i);
-    }
-    released_ = true;
-    if (!stage_gone && waiter_ != nullptr && !posted_) {
-      posted_ = true;
-      owner_ = std::move(owner);
-      executor_.post_remote(*this);  // alive: the waiter belongs to it, and leaves under the lock
+    if (failed) error_ = failed;  // for the stage: a slot fewer, and a device in trouble
+    if (!ended_) {
+      held_[i] = 0;
+      if (!failed) draining_.push_back(i);
+      ++changes_;
+      waiters_.wake_all();
+      return;
     }
   }
-  if (stage_gone) give_back(std::move(slots_[i]));
+  give_back(std::move(slots_[i]));
 }
 
 MILLRACE_INLINE void slot_pool::give_back(std::shared_ptr<device_slot> s) noexcept {
@@ -203,28 +195,6 @@ MILLRACE_INLINE void slot_pool::give_back(std::shared_ptr<device_slot> s) noexce
   } else {
     s->retire();
   }
-}
-
-// ---- waiting for a slot
-
-MILLRACE_INLINE bool slot_pool::acquiring::await_ready() noexcept {
-  try {
-    slot_ = pool_.try_acquire();
-  } catch (...) {
-    error_ = std::current_exception();
-  }
-  return over();
-}
-
-MILLRACE_INLINE void slot_pool::enter(acquiring& waiter) noexcept {
-  bool released = false;
-  {
-    const std::lock_guard lock(mutex_);
-    waiter_ = &waiter;
-    released = released_;
-  }
-  look(waiter, released);
-  if (!waiter.over()) note_wait();
 }
 
 /// In the stage's record: what the slot that will be free first waits for.
@@ -244,67 +214,17 @@ MILLRACE_INLINE void slot_pool::note_wait() noexcept {
   stage_record::add(stage_, by, 1);
 }
 
-MILLRACE_INLINE void slot_pool::leave() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (waiter_ == nullptr) return;
-  waiter_ = nullptr;
-  if (posted_ && !announced_) {
-    announced_ = true;
-    executor_.operation_started();
-  }
-}
-
-MILLRACE_INLINE void slot_pool::run() noexcept {
-  std::shared_ptr<void> owner;  // dropped last: it may be the last one
-  {
-    const std::lock_guard lock(mutex_);
-    posted_ = false;
-    owner = std::move(owner_);
-    if (std::exchange(announced_, false)) executor_.operation_finished();
-  }
-  if (waiter_ != nullptr) look(*waiter_, true);  // set on this thread only
-}
-
-/// Wakes the waiter if there is a slot or an error, else arms its timer. `again`: or else it has just been looked.
-MILLRACE_INLINE void slot_pool::look(acquiring& waiter, bool again) noexcept {
-  if (waiter.over()) return;
-  try {
-    if (again) waiter.slot_ = try_acquire();
-    if (!waiter.slot_) {
-      {
-        const std::lock_guard lock(mutex_);
-        waiter.all_held_ = draining_.empty();
-      }
-      if (!waiter.all_held_) waiter.due_ = acquiring::never;
-      arm(waiter);
-      return;
-    }
-  } catch (...) {
-    waiter.error_ = std::current_exception();
-  }
-  waiter.wake();
-}
-
-/// Until the slots are looked at again: never while the consumer holds all of them and its limit does not run, since a
-/// release sends a message. Throws when the limit is over.
-MILLRACE_INLINE void slot_pool::arm(acquiring& waiter) {
+/// Until when a consumer may hold all slots: for ever while its limit does not run. `limit_over`: what this said before
+/// in the same wait. Throws when the limit is over.
+MILLRACE_INLINE time_point slot_pool::held_until(time_point limit_over) const {
+  if (!consumer_waits_ || limit_ <= duration::zero()) return time_point::max();
   const time_point now = executor_.now();
-  if (!waiter.all_held_) {
-    executor_.add_timer(waiter, added(now, waiter.pause_));
-    waiter.pause_ = waiter.pause_ * 2 < last_look ? waiter.pause_ * 2 : last_look;
-    return;
-  }
-  if (!consumer_waits_ || limit_ <= duration::zero()) {
-    waiter.due_ = acquiring::never;
-    executor_.remove_timer(waiter);
-    return;
-  }
-  if (waiter.due_ == acquiring::never) waiter.due_ = added(now, limit_);
-  if (waiter.due_ <= now) {
+  if (limit_over == time_point::max()) limit_over = added(now, limit_);
+  if (limit_over <= now) {
     const std::int64_t since = run_.consumer_waits_since();
-    waiter.due_ = added(since == run_context::not_waiting ? now : time_point(duration(since)), limit_);
+    limit_over = added(since == run_context::not_waiting ? now : time_point(duration(since)), limit_);
   }
-  if (waiter.due_ > now) return executor_.add_timer(waiter, waiter.due_);
+  if (limit_over > now) return limit_over;
   const std::string all =
       slots_.size() == 1 ? "the only slot is" : "all " + std::to_string(slots_.size()) + " slots are";
   throw configuration_error("to_device: " + all + " kept by the consumer, which has waited " +
@@ -313,9 +233,12 @@ MILLRACE_INLINE void slot_pool::arm(acquiring& waiter) {
                             "thread lets them go)");
 }
 
-MILLRACE_INLINE void slot_pool::consumer_waits(bool now) {
+MILLRACE_INLINE void slot_pool::consumer_waits(bool now) noexcept {
   consumer_waits_ = now;
-  if (waiter_ != nullptr && waiter_->all_held_ && !waiter_->over()) arm(*waiter_);
+  if (!all_held_) return;
+  const std::lock_guard lock(mutex_);
+  ++changes_;
+  waiters_.wake_all();
 }
 
 }  // namespace millrace::detail

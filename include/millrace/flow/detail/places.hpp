@@ -42,6 +42,21 @@ inline constexpr const char* cannot_interleave =
     "what is opened of several samples in turn has no places, so there would be no equal batches and no state: open "
     "one after the other by flat_map(), which counts a sample's items";
 
+inline constexpr const char* cannot_count_split =
+    "with .max_tokens or .edges ranks have unequally many batches: use .batch alone, or equal_batches, with its fill() "
+    "before this stage";
+inline constexpr const char* cannot_count_expanded =
+    "ranks would have unequally many batches: give epochs() .equal, and put its fill() after this stage, before "
+    "batches are made (see equal_batches), or say .uneven where no rank waits for another";
+
+/// Whole sentences: why there is no state.
+inline constexpr const char* no_state_reordered =
+    "state(): a stage after epochs() changes the order of the samples (shuffle(), order::arrival), so there is none: "
+    "leave it out, as epochs() shuffles, or use order::ordered";
+inline constexpr const char* no_state_recounted =
+    "state(): take() after epochs() would count anew after a resume, so there is none: use stop_after() of the run, "
+    "epochs_options::take_batches or .epochs, or dataset::take()";
+
 /// Of the program's functions from T: what stands for an empty entry. configuration_error where nothing can.
 template <class U, class F>
 U entry_in_place(const F& f, [[maybe_unused]] epoch_mark mark, const char* stage) {
@@ -71,7 +86,7 @@ stream<U> declare_reordered(stream<U> made) {
   if constexpr (has_mark_v<U> && !moves_place_v<U>) {
     return std::move(made).declares(place_effect::loses, 0, cannot_reorder);
   } else {
-    return std::move(made).declares(place_effect::reorders);
+    return std::move(made).declares(place_effect::stateless, 1, no_state_reordered);
   }
 }
 

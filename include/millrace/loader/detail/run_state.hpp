@@ -484,11 +484,11 @@ class run_state {
       : options(o),
         context(spare, o.budget == 0 ? run_budget::unlimited : o.budget),
         queue(o.prefetch, o.prefetch_bytes),
-        stops(&ask, this),
+        stops(callback<void()>::to<&run_state::ask_to_stop>(*this)),
         pipeline_(std::move(pipeline)),
         rank_(rank) {
     context.set_consumer_waits_since(run_context::not_waiting);
-    context.tell_skipped(o.skipped, o.skipped_context);
+    context.tell_skipped(o.skipped);
   }
 
   // ---- the training thread's side
@@ -527,7 +527,6 @@ class run_state {
   std::atomic<bool> stopped{false};  // the training thread was given the end because of one
 
  private:
-  static void ask(void* self) noexcept { static_cast<run_state*>(self)->ask_to_stop(); }
 
   class loop_failure_listener final : public failure_listener {
    public:

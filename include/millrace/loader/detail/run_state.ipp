@@ -261,7 +261,7 @@ MILLRACE_INLINE void progress_line::report() noexcept {
     executor_.runtime().log(log_record(log_level::warning, "millrace: there is no memory for a report of the figures"));
     return;
   }
-  options_.report(options_.report_context, *now);
+  options_.report(*now);
 }
 
 MILLRACE_INLINE void progress_line::arm() noexcept {

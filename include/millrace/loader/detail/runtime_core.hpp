@@ -92,9 +92,6 @@ class runtime_core final : public runtime_parts {
     slot_store* const store;
   };
 
-  static void log_of_loop(void* self, const log_record& record) { static_cast<runtime_core*>(self)->log(record); }
-  static void log_nothing(void*, const log_record&) {}
-
   static place_wanted place_of(const runtime_options& o) noexcept;
   void keep_threads();
   void log_once(const std::string& line);

@@ -28,13 +28,10 @@ MILLRACE_INLINE runtime_core::runtime_core(const runtime_options& o, slot_store*
       hosts_(new store_hosts) {
   loop_options how;
   how.force_epoll = o.force_epoll;
-  if (o.log != nullptr) {
-    how.log = &log_of_loop;
-    how.log_context = this;
-  }
+  if (o.log != nullptr) how.log = log_function::to<&runtime_core::log>(*this);
   while (loops_.size() < how_many_loops_) {
     const bool refused = !loops_.empty() && std::strcmp(loops_.back()->loop().backend(), "epoll") == 0;
-    if (refused) how.log = &log_nothing;  // the first loop has logged it
+    if (refused) how.log = [](const log_record&) {};  // the first loop has logged it
     loops_.push_back(std::make_unique<loop_thread>(how, this));
   }
   runs_.resize(loops_.size());
@@ -161,7 +158,7 @@ MILLRACE_INLINE void runtime_core::log_once(const std::string& line) {
 MILLRACE_INLINE void runtime_core::log(const log_record& record) noexcept {
   if (options_.log == nullptr) return log_to_process(record);
   const std::lock_guard lock(log_mutex_);
-  options_.log(options_.log_context, record);
+  options_.log(record);
 }
 
 }  // namespace millrace::detail

@@ -43,13 +43,11 @@ class held_signals {
   std::atomic<std::uint64_t>* came_ = nullptr;
 };
 
-/// What asks a run to stop, beside its program: signals, and tasks that end (pipeline_run::stop_when()). `ask(run)` is
+/// What asks a run to stop, beside its program: signals, and tasks that end (pipeline_run::stop_when()). `ask()` is
 /// called when one does, on the loop's thread, and by poll().
 class stop_causes final : private fd_watch {
  public:
-  using asked = void (*)(void* run) noexcept;
-
-  stop_causes(asked ask, void* run) noexcept : ask_(ask), run_(run) {}
+  explicit stop_causes(callback<void()> ask) noexcept : ask_(ask) {}
   MILLRACE_INLINE ~stop_causes() override;
 
   // ---- any thread
@@ -81,8 +79,7 @@ class stop_causes final : private fd_watch {
   static void drop(cause* list) noexcept;
   MILLRACE_COROUTINE static task<void> wait_for(stop_causes& self, task<std::string> told);
 
-  const asked ask_;
-  void* const run_;
+  const callback<void()> ask_;
   held_signals* signals_ = nullptr;  // its own
   event_loop* loop_ = nullptr;  // once the run has begun; other threads look at `now_` first
   run_context* context_ = nullptr;

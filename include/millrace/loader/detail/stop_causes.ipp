@@ -222,7 +222,7 @@ MILLRACE_INLINE void stop_causes::ready(unsigned) noexcept {
 
 MILLRACE_INLINE void stop_causes::signalled(event_loop& loop) noexcept {
   while (const int number = signals_->take()) {
-    ask_(run_);
+    ask_();
     try {
       log_line(loop, "millrace: " + name_of_signal(number) + " asks the run to stop", log_level::info);
     } catch (...) {  // no memory for the line
@@ -254,7 +254,7 @@ MILLRACE_COROUTINE_BODY task<void> stop_causes::wait_for(stop_causes& self, task
   log_level level = log_level::warning;
   try {
     const std::string why = co_await std::move(told);
-    self.ask_(self.run_);
+    self.ask_();
     line = "millrace: the run is asked to stop: " + why;
     level = log_level::info;
   } catch (const std::exception& e) {

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -121,7 +120,7 @@ class epoll_set {
 
   [[noreturn]] static void fail(const char* call) {
     const int code = errno;
-    throw io_error(code, std::string(call) + " failed: " + std::strerror(code));
+    throw io_error::of(code, std::string(call) + " failed");
   }
 
   owned_fd fd_;

@@ -107,13 +107,12 @@ class environment_copy {
   }
 
   /// Good as long as this object; to be read from any thread.
-  environment view() const noexcept { return environment(&look_up, const_cast<environment_copy*>(this)); }
+  environment view() const noexcept { return environment(environment::getter::to<&environment_copy::look_up>(*this)); }
 
  private:
-  static const char* look_up(void* self, const char* name) {
-    const environment_copy& copy = *static_cast<const environment_copy*>(self);
-    const auto found = copy.values_.find(name);
-    return found == copy.values_.end() ? nullptr : found->second.c_str();
+  const char* look_up(const char* name) const {
+    const auto found = values_.find(name);
+    return found == values_.end() ? nullptr : found->second.c_str();
   }
 
   std::map<std::string, std::string, std::less<>> values_;

@@ -78,7 +78,12 @@ class signed_headers {
   bool empty() const noexcept { return size_ == 0; }
 
   /// The value of one of them, by lower-case name; empty when absent.
-  std::string_view operator[](std::string_view name) const noexcept;
+  std::string_view operator[](std::string_view name) const noexcept {
+    for (const header_field& field : *this) {
+      if (field.name == name) return field.value;
+    }
+    return {};
+  }
 
   void add(std::string_view name, std::string_view value) noexcept { fields_[size_++] = header_field{name, value}; }
 
@@ -86,15 +91,5 @@ class signed_headers {
   std::array<header_field, 4> fields_{};
   std::size_t size_ = 0;
 };
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
-
-inline std::string_view signed_headers::operator[](std::string_view name) const noexcept {
-  for (const header_field& field : *this) {
-    if (field.name == name) return field.value;
-  }
-  return {};
-}
 
 }  // namespace millrace::s3

@@ -15,7 +15,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -94,7 +93,7 @@ class stream_socket {
 
  private:
   [[noreturn]] static void throw_errno(int code, const char* what) {
-    throw io_error(code, std::string(what) + " failed: " + std::strerror(code));
+    throw io_error::of(code, std::string(what) + " failed");
   }
 
   /// What is watched: the descriptor and the operations that wait for it. Interest is given up lazily, when the kernel

@@ -76,7 +76,7 @@ stream<Sample> declare_source(stream<Sample> made, const epochs_options& options
   if (options.uneven && options.equal == nullptr) made = std::move(made).declares(place_effect::uneven);
   if (ends_differ && ranks) {
     made = std::move(made).declares(
-        place_effect::expands, 0,
+        place_effect::unequal, 0,
         "the ranks have unequally many samples: put equal.fill(), of .equal, before the stage that makes batches");
   }
   return made;

@@ -144,7 +144,9 @@ class input {
   MILLRACE_COROUTINE task<bytes> chunked_body(request& r, std::uint64_t limit);
 
  private:
-  [[noreturn]] static void throw_cut() { throw io_error(ECONNRESET, "the client closed the connection in a request"); }
+  [[noreturn]] static void throw_cut() {
+    throw io_error(std::errc(ECONNRESET), "the client closed the connection in a request");
+  }
 
   std::string_view view() const noexcept { return {memory_.data() + begin_, end_ - begin_}; }
 

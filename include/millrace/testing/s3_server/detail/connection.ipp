@@ -101,7 +101,7 @@ MILLRACE_COROUTINE_BODY task<std::size_t> tls_session::read_some(std::span<char>
     co_await flush();
     if (n > 0) co_return static_cast<std::size_t>(n);
     if (why == SSL_ERROR_ZERO_RETURN) co_return 0;
-    if (why != SSL_ERROR_WANT_READ) throw io_error(EPROTO, "the TLS session failed");
+    if (why != SSL_ERROR_WANT_READ) throw io_error(std::errc(EPROTO), "the TLS session failed");
     const std::size_t got = co_await socket_.read_some(memory_);
     if (got == 0) co_return 0;
     BIO_write(in_, memory_.data(), static_cast<int>(got));
@@ -115,7 +115,7 @@ MILLRACE_COROUTINE_BODY task<void> tls_session::write_all(std::span<const std::s
       const std::size_t n = std::min(piece.size(), batch);
       ERR_clear_error();
       if (SSL_write(ssl_.get(), piece.data(), static_cast<int>(n)) != static_cast<int>(n)) {
-        throw io_error(EPROTO, "the TLS session failed");
+        throw io_error(std::errc(EPROTO), "the TLS session failed");
       }
       piece.remove_prefix(n);
       co_await flush();
