@@ -30,6 +30,7 @@ namespace {
 class unread_store final : public storage {
  public:
   bool serves(std::string_view) const noexcept override { return true; }
+  std::string host(std::string_view url) const override { return std::string(url.substr(0, 1)); }
   task<part> read(shard object, std::string, std::uint64_t offset, std::size_t, slab_pool) const override {
     throw io_error(5, "nothing is read here", where{object.shown(), offset, {}});
   }
@@ -152,4 +153,13 @@ TEST_CASE("ranges of a local disk wait for nothing but the disk: eight at a time
   for (int i = 0; i < 30; ++i) q.want(KiB, false, true);
   const numbers begun = q.begin();
   CHECK(begun.size() == 20 + 1);  // and the third of the store
+}
+
+TEST_CASE("a reader has one share of each host, on a loop without a runtime too") {
+  queue q({});
+  CHECK(q.ranges.most_requests() == 0);
+  host_share& of_a = q.ranges.share_of("a:x");
+  CHECK(&q.ranges.share_of("b:x") != &of_a);
+  CHECK(&q.ranges.share_of("a:y") == &of_a);
+  CHECK(q.ranges.most_requests() == of_a.requests());
 }

@@ -351,7 +351,7 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
   bool front = true;
   for (open_object& o : open_) {
     // More than is on its way: a disk does not wait for the consumer to take a part.
-    if (front && next_is_local(o)) window_.raise(multiplied(host_share::most_local + 2, options_.part));
+    if (front && next_is_local(o)) window_.raise(multiplied(range_scheduler::most_local + 2, options_.part));
     while (o.rest ? !o.reading_rest && !o.rest_ended : !o.learning && !o.complete()) {
       // Later objects leave one part to the front one: it can always go on.
       const std::size_t limit = front ? window : window - std::min(options_.part, window / 2);

@@ -110,8 +110,8 @@ class wanted_range {
 /// gives this reader (host_share), within the bounds of the reader. The reader itself is a policy: it says which ranges
 /// are wanted when, and what becomes of the bytes, which it has read by reader().
 ///
-/// Ranges on a local disk (storage::is_local()) are read beside the others: host_share::most_local at a time, or as
-/// many bytes as these have, in an order of their own.
+/// Ranges on a local disk (storage::is_local()) are read beside the others, in an order of their own: they are none of
+/// the host's requests, and the host learns nothing of them.
 ///
 /// Ranges for the first batch have a privilege: while one of them is under way, others begin only as far as
 /// limits::beside_first bytes are, so that they do not take the link, nor the loop, from it; while the store is left to
@@ -128,13 +128,14 @@ class range_scheduler {
 
   range_scheduler(const coroutine_context& here, std::shared_ptr<const storage> store, const host_share::bounds& host,
                   const limits& own)
-      : here_(here), reader_(std::move(store)), bounds_(host), limits_(own), shares_(here, host) {}
+      : here_(here), reader_(std::move(store)), bounds_(host), limits_(own) {}
 
   range_reader& reader() noexcept { return reader_; }
   const storage& store() const noexcept { return reader_.store(); }
-  host_share& share_of(const std::string& url) { return shares_.of(store().host(url)); }
+  /// The reader's share of the host that this URL is read from. The bounds are those of each.
+  host_share& share_of(const std::string& url);
   /// Of each host: how many reads this reader would have in flight if it were the only one.
-  std::size_t most_requests() const noexcept { return shares_.most_requests(); }
+  std::size_t most_requests() const noexcept;
 
   /// The consumer of this reader begins to wait, or has waited.
   void consumer_waits(bool now) noexcept;
@@ -187,16 +188,20 @@ class range_scheduler {
     bool first_;
   };
 
+  /// So many long ranges of a local disk at a time keep it busy while the loop checks what has come; of shorter ones as
+  /// many bytes.
+  static constexpr std::size_t most_local = 8;
+  std::size_t most_local_bytes() const noexcept { return multiplied(most_local, bounds_.longest); }
+
   /// Whether a range that takes so many bytes may begin, as far as its host, or the disk, goes.
   bool may_begin(host_share& share, bool local, std::size_t bytes) noexcept {
     if (!local) return share.may_begin(is_waited_for());
-    return share.may_begin_local() || (locals_ < bounds_.requests && local_bytes_ + bytes <= most_local_bytes());
+    return locals_ < most_local || (locals_ < bounds_.requests && local_bytes_ + bytes <= most_local_bytes());
   }
   /// Begins it, whether or not it may.
   turn begin(host_share& share, bool local, std::size_t bytes) noexcept {
     return turn(*this, share, local, bytes, false);
   }
-  std::size_t most_local_bytes() const noexcept { return multiplied(host_share::most_local, bounds_.longest); }
 
   /// `range` will be read in its turn, after those that are wanted already; unless it is destroyed before. It takes
   /// `bytes` while it is under way. `first`: it is for the first batch.
@@ -209,12 +214,14 @@ class range_scheduler {
 
  private:
   bool may_begin(const wanted_range& r) noexcept;
+  /// Nothing more is wanted for the moment, of any host.
+  void satisfied() noexcept;
 
   const coroutine_context here_;
   range_reader reader_;
   const host_share::bounds bounds_;
   const limits limits_;
-  host_shares shares_;
+  std::deque<host_share> shares_;  // of one host, usually
   bool waits_ = false;
   time_point waits_since_{};
   duration waited_{0};

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <millrace/base/clock.hpp>
@@ -58,6 +60,24 @@ MILLRACE_INLINE void read_window::judge(duration round) noexcept {
   }
 }
 
+MILLRACE_INLINE host_share& range_scheduler::share_of(const std::string& url) {
+  const std::string host = store().host(url);
+  for (host_share& each : shares_) {
+    if (each.name() == host) return each;
+  }
+  return shares_.emplace_back(here_, host, bounds_);
+}
+
+MILLRACE_INLINE std::size_t range_scheduler::most_requests() const noexcept {
+  std::size_t most = 0;
+  for (const host_share& each : shares_) most = std::max(most, each.requests());
+  return most;
+}
+
+MILLRACE_INLINE void range_scheduler::satisfied() noexcept {
+  for (host_share& each : shares_) each.satisfied();
+}
+
 MILLRACE_INLINE void range_scheduler::consumer_waits(bool now) noexcept {
   waits_ = now;
   const time_point at = here_.get_executor().now();
@@ -75,7 +95,7 @@ MILLRACE_INLINE bool range_scheduler::is_waited_for() const noexcept {
 MILLRACE_INLINE range_scheduler::turn::turn(range_scheduler& s, host_share& share, bool local, std::size_t bytes,
                                             bool first) noexcept
     : scheduler_(&s),
-      request_(local ? share.begin_local() : share.begin()),
+      request_(local ? host_share::request() : share.begin()),
       asked_(s.here_.get_executor().now()),
       bytes_(bytes),
       local_(local),
@@ -91,6 +111,13 @@ MILLRACE_INLINE void range_scheduler::turn::finished(std::size_t bytes, duration
                                                      bool whole) noexcept {
   const range_scheduler& s = *scheduler_;
   const time_point now = s.here_.get_executor().now();
+  stage_record* const stage = local_ ? s.here_.stage() : nullptr;
+  if (stage != nullptr) {
+    const std::size_t most = std::min(most_local, s.bounds_.requests);
+    stage->reads.store(static_cast<std::int64_t>(most), std::memory_order_relaxed);
+    stage->read_part.store(static_cast<std::int64_t>(s.bounds_.longest), std::memory_order_relaxed);
+    if (s.waits_) stage_record::add(stage, &stage_record::kept_by_disk, 1);
+  }
   request_.finished(now, {.bytes = bytes,
                           .first = first_byte,
                           .total = now - asked_,
@@ -140,14 +167,14 @@ MILLRACE_INLINE std::shared_ptr<wanted_range> range_scheduler::next() noexcept {
       if (first != nullptr) return first;
     }
   }
-  if (waiting_.empty()) shares_.satisfied();
+  if (waiting_.empty()) satisfied();
   return nullptr;
 }
 
 MILLRACE_INLINE void range_scheduler::clear() noexcept {
   waiting_.clear();
   waiting_local_.clear();
-  shares_.satisfied();
+  satisfied();
 }
 
 }  // namespace millrace::detail

@@ -49,8 +49,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 ///
 /// How many requests are under way and how long a range is at most follows from what the store's host is seen to give
 /// (host_share), within options.requests and options.part. What the consumer or the bounds of the plan hold back counts
-/// for nothing there. Ranges on a local disk (storage::is_local()) are read beside these: in the same order, but in one
-/// of their own, and as long as options.part allows: host_share::most_local at a time, or as many bytes as these have.
+/// for nothing there. Ranges on a local disk are read beside these, and are as long as options.part allows.
 ///
 /// The bound in bytes holds for pieces that are asked for or not taken completely. It is options.bytes at most: it
 /// begins with what the open slices take and 16 MiB, and what is beyond the slices grows as long as that spares the
