@@ -110,8 +110,8 @@ class wanted_range {
 /// gives this reader (host_share), within the bounds of the reader. The reader itself is a policy: it says which ranges
 /// are wanted when, and what becomes of the bytes, which it has read by reader().
 ///
-/// Ranges on a local disk (storage::is_local()) are read beside the others, in an order of their own: they are none of
-/// the host's requests, and the host learns nothing of them.
+/// Ranges on a local disk (storage::is_local()) are read beside the others, in an order of their own: they are not
+/// among the host's requests, and the host learns nothing of them.
 ///
 /// Ranges for the first batch have a privilege: while one of them is under way, others begin only as far as
 /// limits::beside_first bytes are, so that they do not take the link, nor the loop, from it; while the store is left to
