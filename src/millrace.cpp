@@ -103,6 +103,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/shards/group_samples.ipp>
 #include <millrace/shards/hedged_storage.ipp>
 #include <millrace/shards/range_reader.ipp>
+#include <millrace/shards/range_scheduler.ipp>
 #include <millrace/shards/sample.ipp>
 #include <millrace/shards/shards.ipp>
 #include <millrace/shards/storage.ipp>

@@ -289,14 +289,4 @@ TEST_CASE("of many hosts those without readers are forgotten, and no others") {
   CHECK(hosts.of("read") == read);
 }
 
-TEST_CASE("a reader has one share of each host, on a loop without a runtime too") {
-  virtual_loop loop;
-  detail::host_shares shares(context_of(loop), usual);
-  CHECK(shares.most_requests() == 0);
-  host_share& of_a = shares.of("a");
-  CHECK(&shares.of("b") != &of_a);
-  CHECK(&shares.of("a") == &of_a);
-  CHECK(shares.most_requests() == of_a.requests());
-}
-
 }  // namespace

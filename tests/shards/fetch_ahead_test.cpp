@@ -22,6 +22,7 @@
 #include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/hedged_storage.hpp>
+#include <millrace/shards/range_scheduler.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"

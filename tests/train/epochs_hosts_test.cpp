@@ -29,6 +29,7 @@
 using namespace millrace;
 using namespace std::chrono_literals;
 using millrace::detail::host_share;
+using millrace::detail::range_scheduler;
 
 namespace {
 
@@ -122,13 +123,13 @@ TEST_CASE("what is on a local disk is read beside the requests of the store's ho
   test::known_hosts runtime(loop);
   const test::delivered all = read(loop, data, few);
   CHECK(data.store->most_busy == 0);
-  CHECK(data.store->most_busy_local == host_share::most_local);
+  CHECK(data.store->most_busy_local == range_scheduler::most_local);
   CHECK_FALSE(known(loop, usual).measured);
   CHECK(all.samples == expected.samples);
   CHECK(all.state == expected.state);
   read(loop, data, options_of(2));  // short ranges: as many bytes as eight long ones
   CHECK(data.store->most_busy == 0);
-  CHECK(data.store->most_busy_local > 2 * host_share::most_local);
+  CHECK(data.store->most_busy_local > 2 * range_scheduler::most_local);
   CHECK(data.store->most_busy_local <= options_of(2).requests);
   data.store->local_below = data.prefix + "101";  // one shard of three
   data.store->most_busy_local = 0;

@@ -338,17 +338,8 @@ task<std::shared_ptr<const void>> read_megatron_metadata(std::shared_ptr<const s
   const auto made = std::make_shared<Metadata>();
   for (const shard& at : listed) {
     if (!ends_in(at.url, ".idx")) continue;
-    std::string text[2];
-    const int times = from->over_network(at.url) ? 2 : 1;
-    for (int i = 0; i < times; ++i) {
-      indexed_object source(from, at, 8 * MiB, i != 0);
-      while (!source.ended(text[i].size())) {
-        const bytes more = co_await source.read(text[i].size(), 8 * MiB);
-        text[i] += more.view();
-      }
-    }
-    if (times == 2 && text[0] != text[1]) throw archive_error(read_twice(false), where{at.shown(), std::nullopt, {}});
-    made->by_url[at.url.substr(0, at.url.size() - 4) + ".bin"] = std::move(text[0]);
+    std::string text = co_await text_read_twice(from, at);
+    made->by_url[at.url.substr(0, at.url.size() - 4) + ".bin"] = std::move(text);
   }
   co_return std::shared_ptr<const void>(made);
 }

@@ -590,18 +590,8 @@ task<std::shared_ptr<const void>> read_mds_metadata(std::shared_ptr<const storag
   std::set<std::string> not_compared;
   for (const shard& at : indexes) {
     if (unknown.empty()) break;
-    std::string text[2];
-    const int times = from->over_network(at.url) ? 2 : 1;
-    for (int i = 0; i < times; ++i) {
-      indexed_object source(from, at, 8 * MiB, i != 0);
-      while (!source.ended(text[i].size())) {
-        const bytes more = co_await source.read(text[i].size(), 8 * MiB);
-        text[i] += more.view();
-      }
-    }
-    const where here{at.shown(), std::nullopt, {}};
-    if (times == 2 && text[0] != text[1]) throw archive_error(read_twice(false), here);
-    add_mds_index(*made, at.url, text[0], urls, unknown, not_compared);
+    const std::string text = co_await text_read_twice(from, at);
+    add_mds_index(*made, at.url, text, urls, unknown, not_compared);
   }
   if (!unknown.empty() && !indexes.empty()) {
     throw archive_error("no index.json names this shard", where{shard(*unknown.begin()).shown(), std::nullopt, {}});

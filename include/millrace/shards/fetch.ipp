@@ -22,45 +22,14 @@
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/detail/read_ahead.hpp>
-#include <millrace/retry/detail/store_host.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/range_reader.hpp>
+#include <millrace/shards/range_scheduler.hpp>
 #include <millrace/sync/event.hpp>
 #include <millrace/text/entity_tag.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
-
-MILLRACE_INLINE void read_window::took(std::size_t held, duration waited, time_point now) noexcept {
-  if (bytes_ == most_ && !(undoes_ && doubled_)) return;
-  held_ += held;
-  waited_ += waited;
-  if (held_ < (begun_ || undoes_ ? bytes_ : bytes_ / 2)) return;
-  if (begun_ && undoes_ && now - began_ < least_round) return;
-  if (begun_) judge(now - began_);
-  begun_ = true;
-  began_ = now;
-  held_ = 0;
-  waited_ = duration(0);
-}
-
-MILLRACE_INLINE void read_window::judge(duration round) noexcept {
-  const double waiting = static_cast<double>(waited_.count());
-  const double per_byte = waiting / static_cast<double>(held_);
-  if (doubled_ && per_byte > paid * before_) {
-    resting_ = rest;
-    if (undoes_) bytes_ = smaller_;
-  }
-  doubled_ = false;
-  if (resting_ > 0) {
-    --resting_;
-  } else if (bytes_ < most_ && waiting > noticed * static_cast<double>(round.count())) {
-    smaller_ = bytes_;
-    bytes_ += std::min(bytes_ - kept_, most_ - bytes_);
-    doubled_ = true;
-    before_ = per_byte;
-  }
-}
 
 /// The part scheduler of `fetch`. Parts are requested in the order in which they will be delivered, as far as sizes
 /// are known, until the window is full: one large object gets as many connections as many small ones. The window covers
@@ -150,8 +119,6 @@ class part_scheduler {
   std::size_t most_open() const noexcept;
   /// Whether .shards, and nothing else, keeps it from reading more while its consumer waits.
   bool kept_by_shards() const noexcept;
-  /// Whether the run waits for what this stage reads.
-  bool is_waited_for() const noexcept;
 
   /// Asks the store for whatever the window allows, in the order of delivery. What cannot be begun, for lack of memory
   /// say, is left as it was.
@@ -162,7 +129,7 @@ class part_scheduler {
 
   /// `small`: likely a whole object, of a size that is not known. `one`: that, or known to be one.
   MILLRACE_COROUTINE task<piece> read_part(open_object& o, std::uint64_t offset, std::size_t length, slab_pool slabs,
-                                           bool small, bool one, host_share::request request);
+                                           bool small, bool one, range_scheduler::turn turn);
 
   MILLRACE_COROUTINE task<piece> read_rest(open_object& o);
 
@@ -180,19 +147,14 @@ class part_scheduler {
   void source_ended() noexcept { changed_.notify(); }
 
   async_generator<shard> in_;
-  range_reader reader_;
   const fetch_options options_;
   const std::uint64_t start_;  // of what is read of each object
   const std::shared_ptr<fetch_group> group_;  // may be null
   const std::size_t readers_;                 // of that
   const coroutine_context here_;
   std::vector<slab_pool> slabs_;  // of options.part bytes, and their halves, quarters, eighths
-  host_shares shares_;
+  range_scheduler ranges_;
   read_window window_;
-  bool consumer_waits_ = false;
-  waiting_share consumer_;
-  std::optional<time_point> took_at_;  // when the latest part was taken
-  bool full_ = false;                  // the latest issue() ended at the window
   std::size_t used_ = 0;   // bytes of the window
   std::size_t delivered_ = 0;  // of all parts, until the share of them is options.bytes()
   std::size_t taken_ = 0;  // of those, with the consumer
@@ -209,13 +171,13 @@ MILLRACE_COROUTINE_BODY part_scheduler::part_scheduler(async_generator<shard> in
                                                        std::shared_ptr<fetch_group> group,
                                                        const coroutine_context& here)
     : in_(std::move(in)),
-      reader_(std::move(store)),
       options_(options),
       start_(start),
       group_(std::move(group)),
       readers_(group_ != nullptr ? group_->readers : 1),
       here_(here),
-      shares_(here, {.bytes = options.bytes(), .longest = options.part, .requests = options.requests}),
+      ranges_(here, std::move(store),
+              {.bytes = options.bytes(), .longest = options.part, .requests = options.requests}, {}),
       window_(multiplied(2, options.part), options.bytes()) {
   if (stage_record* const stage = here.stage()) {
     stage->reads_within(options.shards, options.requests, options.window, ".window");
@@ -241,15 +203,10 @@ MILLRACE_COROUTINE_BODY task<std::optional<chunk>> part_scheduler::next() {
       continue;
     }
     job& j = o.jobs.front();
-    const time_point asked = here_.get_executor().now();
-    consumer_waits_ = true;
+    ranges_.consumer_waits(true);
     piece p = co_await j.reading;
-    consumer_waits_ = false;
-    const time_point now = here_.get_executor().now();
-    window_.took(j.reserved, now - asked, now);
-    // The wait for the first part says nothing of the consumer.
-    if (took_at_ && consumer_.waits(now - asked, now - *took_at_)) window_.raise(o.share.ahead() * 3 / 2);
-    took_at_ = now;
+    ranges_.consumer_waits(false);
+    window_.took(j.reserved, ranges_.waited(), here_.get_executor().now(), o.share.ahead() * 3 / 2);
     const std::uint64_t offset = j.offset;
     taken_ = j.reserved;
     if (delivered_ / readers_ < options_.bytes()) delivered_ += j.reserved;
@@ -306,8 +263,8 @@ MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::compare(open
     second_reading again = co_await source->read(offset, last.data, text_of(damaged));
     const bool differs = again.differs();
     if (differs) {
-      before->add(again.data, running_crc());
-      last = piece(std::move(again.data), running_crc());
+      last = piece(again.parts.front(), running_crc());
+      before->add(last.data, last.crc);
       try {
         co_await before->compare(offset);
         damaged = nullptr;
@@ -360,7 +317,7 @@ MILLRACE_INLINE bool part_scheduler::next_is_local(open_object& o) const {
   if (o.looked_at != o.next_offset) {
     const std::uint64_t left = o.info->size ? *o.info->size - o.next_offset : 0;
     const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(left, options_.part));
-    o.local = !o.rest && length != 0 && reader_.store().is_local(o.object, o.next_offset, length);
+    o.local = !o.rest && length != 0 && ranges_.store().is_local(o.object, o.next_offset, length);
     o.looked_at = o.next_offset;
   }
   return o.local;
@@ -376,15 +333,12 @@ MILLRACE_INLINE const slab_pool& part_scheduler::slabs_for(std::size_t length) {
 
 MILLRACE_INLINE std::size_t part_scheduler::most_open() const noexcept {
   if (options_.shards != 0) return options_.shards;
-  return std::max<std::size_t>(8, 2 * shares_.most_requests());
-}
-
-MILLRACE_INLINE bool part_scheduler::is_waited_for() const noexcept {
-  return consumer_waits_ && here_.run().consumer_waits_since() != run_context::not_waiting;
+  return std::max<std::size_t>(8, 2 * ranges_.most_requests());
 }
 
 MILLRACE_INLINE bool part_scheduler::kept_by_shards() const noexcept {
-  if (options_.shards == 0 || open_.size() < options_.shards || !consumer_waits_ || pump_.ended()) return false;
+  if (options_.shards == 0 || open_.size() < options_.shards) return false;
+  if (!ranges_.consumer_waits() || pump_.ended()) return false;
   return std::all_of(open_.begin(), open_.end(), [](const open_object& o) { return o.complete(); });
 }
 
@@ -393,16 +347,16 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
   if (!open_.empty() && !next_is_local(open_.front()) && is_quick(open_.front())) {
     window = std::min(window, (options_.part / 4 + 2 * delivered_) / readers_);
   }
-  full_ = false;
+  ranges_.full(false, nullptr);
   bool front = true;
   for (open_object& o : open_) {
     // More than is on its way: a disk does not wait for the consumer to take a part.
-    if (front && next_is_local(o)) window_.raise(multiplied(host_share::most_local + 2, options_.part));
+    if (front && next_is_local(o)) window_.raise(multiplied(range_scheduler::most_local + 2, options_.part));
     while (o.rest ? !o.reading_rest && !o.rest_ended : !o.learning && !o.complete()) {
       // Later objects leave one part to the front one: it can always go on.
       const std::size_t limit = front ? window : window - std::min(options_.part, window / 2);
       const bool local = next_is_local(o);
-      const bool may = local ? o.share.may_begin_local() : o.rest || o.share.may_begin(is_waited_for());
+      const bool may = o.rest || ranges_.may_begin(o.share, local, options_.part);
       if (!may && !(front && o.jobs.empty())) return;
       if (readers_ > 1 && !local && !group_->has_seen() && !o.jobs.empty()) return;
       const bool known = o.info->size && !o.rest;
@@ -413,7 +367,9 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
       const std::size_t reserved = !o.rest && !slabs.worth_a_slab(length) ? length : slabs.slab_bytes();
       // With nothing on its way, the front one goes on: a window cut short may be less than a part.
       if (used_ + reserved > limit && !(front && o.jobs.empty())) {
-        full_ = true;
+        // A window that does not grow any more would bring nothing by it.
+        ranges_.full(true, window_.bytes() >= options_.bytes() ? &stage_record::kept_by_memory
+                                                               : &stage_record::kept_by_link);
         return;
       }
       if (o.rest) {
@@ -422,9 +378,9 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
       } else {
         const bool learns = !o.info->size;
         const bool small = learns && any_learnt_ && o.next_offset == 0 && !slabs.worth_a_slab(length);
-        host_share::request request = local ? o.share.begin_local() : o.share.begin();
+        range_scheduler::turn turn = ranges_.begin(o.share, local, length);
         const bool one = small || (o.next_offset == 0 && o.info->size && *o.info->size <= length);
-        spawned<piece> reading(here_, read_part(o, o.next_offset, length, slabs, small, one, std::move(request)));
+        spawned<piece> reading(here_, read_part(o, o.next_offset, length, slabs, small, one, std::move(turn)));
         spawned<std::unique_ptr<object_check>> asking;
         if (o.next_offset == 0 && !one) asking = asked_check(o);
         o.jobs.emplace_back(o.next_offset, reserved, std::move(reading));
@@ -439,7 +395,7 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
 }
 
 MILLRACE_INLINE spawned<std::unique_ptr<object_check>> part_scheduler::asked_check(const open_object& o) const {
-  task<std::unique_ptr<object_check>> asking = reader_.store().check(*o.info, o.object.etag);
+  task<std::unique_ptr<object_check>> asking = ranges_.store().check(*o.info, o.object.etag);
   if (!asking) return {};
   return spawned<std::unique_ptr<object_check>>(here_, std::move(asking));
 }
@@ -447,26 +403,16 @@ MILLRACE_INLINE spawned<std::unique_ptr<object_check>> part_scheduler::asked_che
 MILLRACE_COROUTINE_BODY task<part_scheduler::piece> part_scheduler::read_part(open_object& o, std::uint64_t offset,
                                                                               std::size_t length, slab_pool slabs,
                                                                               bool small, bool one,
-                                                                              host_share::request request) {
-  const time_point asked = here_.get_executor().now();
+                                                                              range_scheduler::turn turn) {
+  turn.asks();
+  const range_reader::by function = small ? range_reader::by::read_small : range_reader::by::read;
   storage::part p;
   {
-    host_share::request until_answered = std::move(request);
-    const range_reader::by function = small ? range_reader::by::read_small : range_reader::by::read;
-    p = co_await reader_.read(o.object, offset, length, std::move(slabs), function);
-    const time_point now = here_.get_executor().now();
+    range_scheduler::turn until_answered = std::move(turn);
+    p = co_await ranges_.reader().read(o.object, offset, length, std::move(slabs), function);
     if (group_ != nullptr) group_->saw(p.first_byte);
     const std::size_t open = most_open();
-    until_answered.finished(now, {.bytes = p.data.size(),
-                                  .first = p.first_byte,
-                                  .total = now - asked,
-                                  .held = p.held,
-                                  .whole = offset == start_ && o.object.size == p.data.size(),
-                                  .waits = consumer_waits_,
-                                  .full = full_,
-                                  // A window that does not grow any more would bring nothing by it.
-                                  .full_by = window_.bytes() >= options_.bytes() ? &stage_record::kept_by_memory
-                                                                                 : &stage_record::kept_by_link});
+    until_answered.finished(p, offset == start_ && o.object.size == p.data.size());
     if (kept_by_shards()) stage_record::add(here_.stage(), &stage_record::kept_by_shards, 1);
     if (most_open() > open) changed_.notify();
   }
@@ -512,13 +458,13 @@ MILLRACE_INLINE void part_scheduler::learn(open_object& o, storage::part& p, std
 }
 
 MILLRACE_COROUTINE_BODY void part_scheduler::take(shard&& s) {
-  if (!reader_.store().serves(s.url)) {
+  if (!ranges_.store().serves(s.url)) {
     throw configuration_error("no store is configured for this URL", where{s.shown(), std::nullopt, std::string()});
   }
   const bool empty = s.size && *s.size == 0;  // a folder's name, in listings
-  host_share& share = shares_.of(reader_.store().host(s.url));
+  host_share& share = ranges_.share_of(s.url);
   if (!begun_) window_.raise(share.ahead());
-  open_.emplace_back(std::move(s), start_, !empty && !std::exchange(begun_, true), reader_, share);
+  open_.emplace_back(std::move(s), start_, !empty && !std::exchange(begun_, true), ranges_.reader(), share);
   issue();
   changed_.notify();
 }

@@ -21,21 +21,10 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
+#include <millrace/shards/detail/second_reading.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
-
-/// The result of a second reading of bytes that a reader had found damaged. It corrects bits that were damaged on the
-/// way; the same bytes again are damaged in the store.
-class second_reading {
- public:
-  second_reading() = default;
-  bytes data;          ///< other bytes than the first time; empty: the same again, or none
-  bool alike = false;  ///< the same again
-  std::string note;    ///< for the error, if these bytes are not right either
-
-  bool differs() const noexcept { return !data.empty(); }
-};
 
 /// Reads ranges of the objects of one store. Everything that reads parts of objects uses it: fetch(), epochs(), the
 /// making and reading of indexes, resuming. A scheduler decides when a range is its turn, and awaits read() then.
@@ -81,11 +70,10 @@ class range_reader {
                                               std::optional<slab_pool> slabs = std::nullopt,
                                               by function = by::read);
 
-  /// Reads [begin, begin + first.size()) of `object` again, over a fresh connection; `first` is what came the first
-  /// time, `why` the error that it led to, for the log. Counted as the stage's (stage_record::reread). A reading that
-  /// fails is not an error: second_reading::note says why. Data that does not come over a network is not read again.
-  MILLRACE_COROUTINE task<second_reading> read_again(shard object, std::uint64_t begin, bytes first,
-                                                     std::string why) const;
+  /// Reads these bytes of `object` again, over a fresh connection, into memory of their own; `why` is the error that
+  /// the first reading led to, for the log. Counted as the stage's (stage_record::reread). A reading that fails is not
+  /// an error: second_reading::note says why. Data that does not come over a network is not read again.
+  MILLRACE_COROUTINE task<second_reading> read_again(shard object, std::vector<byte_stretch> at, std::string why) const;
 
  private:
   /// The answer must be of the object's version and size, and as long as was asked for.
@@ -106,7 +94,7 @@ class chunk_source {
   void set_version(const std::string& etag) {
     if (etag_.empty()) etag_ = etag;
   }
-  /// As range_reader::read_again().
+  /// As range_reader::read_again(), of the bytes from `begin` on that `first` has, and compares with these.
   MILLRACE_COROUTINE task<second_reading> read(std::uint64_t begin, bytes first, std::string why) const;
   /// Corrects the bytes from `begin` on. For the piece that was delivered last.
   void mend(std::uint64_t begin, bytes data) {
@@ -123,11 +111,6 @@ class chunk_source {
   std::vector<std::uint64_t> mended_at_;
   std::vector<bytes> mended_;
 };
-
-/// What an error says, of whatever type.
-std::string text_of(const std::exception_ptr& e);
-/// Adds a note to an error of the library.
-void add_note(const std::exception_ptr& e, const std::string& note);
 
 }  // namespace millrace::detail
 

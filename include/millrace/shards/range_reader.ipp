@@ -8,8 +8,10 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
@@ -105,40 +107,48 @@ MILLRACE_INLINE void range_reader::check(shard& object, const storage::part& p, 
   if (p.data.size() != due) throw short_read(p.data.size(), due, here());
 }
 
-MILLRACE_COROUTINE_BODY task<second_reading> range_reader::read_again(shard object, std::uint64_t begin, bytes first,
+MILLRACE_COROUTINE_BODY task<second_reading> range_reader::read_again(shard object, std::vector<byte_stretch> at,
                                                                       std::string why) const {
   second_reading result;
-  if (first.empty() || !store_->over_network(object.url)) co_return std::move(result);
-  const coroutine_context here = co_await this_context();
-  log_second_reading(here, why);
+  if (!store_->over_network(object.url)) co_return std::move(result);
+  log_second_reading(co_await this_context(), why);
   const std::string etag = object.etag;
-  const std::size_t length = first.size();
   try {
-    slab_pool slabs(slab_for(length));
-    storage::part p = co_await store_->read_again(std::move(object), etag, begin, length, std::move(slabs));
-    if (p.rest) {
-      result.note = "it cannot be read once more: the store serves no ranges";
-    } else if (!etag.empty() && !p.etag.empty() && !millrace::detail::same_etag(p.etag, etag)) {
-      result.note = "read once more, it is another version: " + p.etag;
-    } else if (p.data.size() != length) {
-      result.note = "read once more, there were " + std::to_string(p.data.size()) + " bytes of " +
-                    std::to_string(length);
-    } else {
-      result.alike = p.data.view() == first.view();
-      result.note = read_twice(result.alike);
-      if (!result.alike) result.data = std::move(p.data);
+    for (const byte_stretch& each : at) {
+      const std::size_t length = each.length();
+      slab_pool slabs(slab_for(length));
+      storage::part p = co_await store_->read_again(object, etag, each.begin, length, std::move(slabs));
+      if (p.rest) {
+        result.note = "it cannot be read once more: the store serves no ranges";
+      } else if (!etag.empty() && !p.etag.empty() && !millrace::detail::same_etag(p.etag, etag)) {
+        result.note = "read once more, it is another version: " + p.etag;
+      } else if (p.data.size() != length) {
+        result.note = "read once more, there were " + std::to_string(p.data.size()) + " bytes of " +
+                      std::to_string(length);
+      } else {
+        result.parts.push_back(std::move(p.data));
+        continue;
+      }
+      result.parts.clear();
+      break;
     }
   } catch (const error& e) {
-    result.note = std::string("reading it once more failed: ") + e.what();
+    result.failed(e);
   }
   co_return std::move(result);
 }
 
 MILLRACE_COROUTINE_BODY task<second_reading> chunk_source::read(std::uint64_t begin, bytes first,
                                                                 std::string why) const {
+  second_reading again;
+  if (first.empty()) co_return std::move(again);
   shard object = *object_;
   object.etag = etag_;
-  return reader_.read_again(std::move(object), begin, std::move(first), std::move(why));
+  std::vector<byte_stretch> at(1);
+  at.front() = {begin, begin + first.size()};
+  again = co_await reader_.read_again(std::move(object), std::move(at), std::move(why));
+  again.compare(std::span(&first, 1));
+  co_return std::move(again);
 }
 
 MILLRACE_INLINE bool chunk_source::take_mended(std::uint64_t begin, bytes& piece) {
@@ -158,26 +168,6 @@ MILLRACE_INLINE bool chunk_source::take_mended(std::uint64_t begin, bytes& piece
   mended_.clear();
   if (any) piece = bytes::copy(text);
   return any;
-}
-
-MILLRACE_INLINE std::string text_of(const std::exception_ptr& e) {
-  try {
-    std::rethrow_exception(e);
-  } catch (const std::exception& known) {
-    return known.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
-  }
-}
-
-MILLRACE_INLINE void add_note(const std::exception_ptr& e, const std::string& note) {
-  if (note.empty()) return;
-  try {
-    std::rethrow_exception(e);
-  } catch (error& known) {
-    known.add_note(note);
-  } catch (...) {
-  }
 }
 
 }  // namespace millrace::detail

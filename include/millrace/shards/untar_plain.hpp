@@ -146,8 +146,8 @@ async_generator<Member> untar_chunks(async_generator<Chunk> in, Open open) {
         if (again.differs()) {
           broken = nullptr;
           reader.emplace(open(*c, budget, begin));
-          reader->feed(again.data);
-          c->source->mend(*begin, std::move(again.data));
+          reader->feed(again.parts.front());
+          c->source->mend(*begin, std::move(again.parts.front()));
           continue;
         }
         if (begin) add_note(broken, mended_note);

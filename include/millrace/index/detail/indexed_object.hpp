@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -14,19 +15,19 @@
 #include <millrace/data/shard.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
-#include <millrace/retry/detail/store_host.hpp>
 #include <millrace/shards/range_reader.hpp>
+#include <millrace/shards/range_scheduler.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Reads an object from its beginning, or on from any offset, one part at a time. `again`: over fresh connections. Its
-/// reads are in the number of the store's host (host_share), unless they are of a local disk; what parts of full length
-/// take teaches the host.
+/// reads are in the number of the store's host, unless they are of a local disk; what parts of full length take teaches
+/// the host.
 class indexed_object {
  public:
   indexed_object(std::shared_ptr<const storage> from, shard object, std::size_t part, bool again = false)
-      : reader_(std::move(from)),
+      : store_(std::move(from)),
         object_(std::move(object)),
         slabs_(part),
         by_(again ? range_reader::by::read_again : range_reader::by::read) {}
@@ -46,11 +47,11 @@ class indexed_object {
   MILLRACE_COROUTINE task<bytes> read(std::uint64_t at, std::size_t length);
 
  private:
-  range_reader reader_;
+  const std::shared_ptr<const storage> store_;
   shard object_;
   slab_pool slabs_;
   const range_reader::by by_;
-  std::unique_ptr<host_share> share_;  // from the first read on
+  std::optional<range_scheduler> requests_;  // from the first read on
   running_crc crc_;
   std::unique_ptr<sequential_rest> rest_;
   bool rest_ended_ = false;
@@ -58,6 +59,12 @@ class indexed_object {
   std::optional<std::uint64_t> total_;
   std::uint64_t read_ = 0;
 };
+
+/// All of an object, as text. `again`: over fresh connections.
+MILLRACE_COROUTINE task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object,
+                                                    bool again = false);
+/// The same, read twice if it comes over a network: archive_error if the two differ.
+MILLRACE_COROUTINE task<std::string> text_read_twice(std::shared_ptr<const storage> from, shard object);
 
 }  // namespace millrace::detail
 

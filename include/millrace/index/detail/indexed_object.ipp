@@ -7,10 +7,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
-#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
@@ -28,27 +29,47 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
   if (total_) length = static_cast<std::size_t>(std::min<std::uint64_t>(length, *total_ - at));
   const coroutine_context here = co_await this_context();
   const std::size_t part = slabs_.slab_bytes();
-  if (share_ == nullptr) {
+  if (!requests_) {
     const host_share::bounds one_read{.bytes = 2 * part, .longest = part, .requests = 1};
-    share_ = std::make_unique<host_share>(here, reader_.store().host(object_.url), one_read);
+    requests_.emplace(here, store_, one_read, range_scheduler::limits());
+    requests_->consumer_waits(true);
   }
-  const bool local = by_ == range_reader::by::read && reader_.store().is_local(object_, at, length);
-  host_share::request request = local ? share_->begin_local() : share_->begin();  // a reader may always have one
-  const time_point asked = here.get_executor().now();
-  storage::part p = co_await reader_.read(object_, at, length, slabs_, by_);
-  const time_point now = here.get_executor().now();
+  const bool local = by_ == range_reader::by::read && store_->is_local(object_, at, length);
+  // A reader may always have one.
+  range_scheduler::turn turn = requests_->begin(requests_->share_of(object_.url), local, length);
+  storage::part p = co_await requests_->reader().read(object_, at, length, slabs_, by_);
   const bool whole = at == 0 && p.total == p.data.size();
-  if (whole || p.data.size() >= std::min<std::size_t>(part, MiB)) {  // not headers
-    request.finished(now, {.bytes = p.data.size(), .first = p.first_byte, .total = now - asked, .held = p.held,
-                           .whole = whole, .waits = true});
-  }
-  request.end();
+  if (whole || p.data.size() >= std::min<std::size_t>(part, MiB)) turn.finished(p, whole);  // not headers
+  turn.end();
   if (p.total) total_ = p.total;
   crc_ = p.crc;
   short_ = p.data.size() < length;
   rest_ = std::move(p.rest);
   read_ = at + p.data.size();
   co_return std::move(p.data);
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object,
+                                                         bool again) {
+  constexpr std::size_t part = 8 * MiB;
+  indexed_object source(std::move(from), std::move(object), part, again);
+  std::string text;
+  while (!source.ended(text.size())) {
+    const bytes more = co_await source.read(text.size(), part);
+    text += more.view();
+  }
+  co_return std::move(text);
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> text_read_twice(std::shared_ptr<const storage> from, shard object) {
+  const where at{object.shown(), std::nullopt, {}};
+  const bool twice = from->over_network(object.url);
+  std::string text = co_await text_of_object(from, object);
+  if (twice) {
+    const std::string again = co_await text_of_object(std::move(from), std::move(object), true);
+    if (again != text) throw archive_error(read_twice(false), at);
+  }
+  co_return std::move(text);
 }
 
 }  // namespace millrace::detail

@@ -79,6 +79,22 @@ class read_controller {
   /// So long after held_back() reads may be half as long again.
   static constexpr duration patient = std::chrono::seconds(10);
 
+  // The rate of an interval scatters by a tenth where latencies do: what these tell apart differs by more, or is judged
+  // in several intervals. The 500 stores of tests/retry/read_controller_test.cpp hold them.
+  /// Below this share of what is expected something limits reads, or has changed; so much of a number is most of it.
+  static constexpr double limited_below = 0.75;
+  /// From this share on nothing limits them. Between both their number is near what fills the link.
+  static constexpr double free_above = 0.85;
+  /// Growth has brought something where the rate is so many times what it was.
+  static constexpr double brought_more = 1.1;
+  /// The next numbers to try. More are kept where the rate grows by half as much as they do, taken for `least_growth`
+  /// at least; fewer where it loses no more than an interval is uncertain by.
+  static constexpr double more_when_held = 1.25;
+  static constexpr double more_when_fallen = 1.5;
+  static constexpr double fewer_when_held = 0.85;
+  static constexpr double least_growth = 0.05;
+  static constexpr double all_but_noise = 0.97;
+
   enum class state { learning, growing, holding, trying_more, trying_fewer };
 
   /// How long reads are at least: `longest` after held_back(), a half when that is `patient` ago, then a quarter, ...

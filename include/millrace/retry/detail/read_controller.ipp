@@ -63,7 +63,7 @@ MILLRACE_INLINE void read_controller::aim(double rate) noexcept {
   constexpr double finished_in_a_second = 64;
   constexpr double waiting = 1.5;  // memory for this many times the reads in flight
   // Of what the best length would bring. Where reads wait for their turn, few long ones wait less than many short ones.
-  const double enough = blocked_ ? 0.75 : 0.95;
+  const double enough = blocked_ ? limited_below : 0.95;
   constexpr double request_cost = 75e-6;  // seconds of a loop's time
   const auto brings = [&](std::size_t part) {
     const double bytes = std::min(slack * rate, most(part) / waiting * alone(length(part)));
@@ -100,7 +100,7 @@ MILLRACE_INLINE void read_controller::held_back(time_point now) noexcept {
 MILLRACE_INLINE bool read_controller::known_by_too_little() const noexcept {
   if (state_ != state::growing && state_ != state::holding) return false;
   const double now = bytes_ / count_;
-  if (length_ < 512 * 1024 && now > 2 * length_ && body_rate() < 0.5 * rate_) return true;
+  if (length_ < 512 * 1024 && now > 2 * length_ && 2 * body_rate() < rate_) return true;
   // The first three reads came in one go, as the loop stood still: a link that all share would bring as much as then.
   // (A near store's come like that as it is fast, and the loop is the limit.)
   constexpr double near = 5e-3;
@@ -126,7 +126,7 @@ MILLRACE_INLINE void read_controller::learn() noexcept {
 
 MILLRACE_INLINE bool read_controller::learn_size() noexcept {
   const bool before = object_ > 0;
-  const bool now = wholes_ > (before ? 0.25 : 0.75) * count_;
+  const bool now = wholes_ > (before ? 1 - limited_below : limited_below) * count_;
   object_ = now ? bytes_ / count_ : 0;
   return now != before;
 }
@@ -196,8 +196,8 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
   // What so many reads would bring if nothing limited them.
   const double unlimited = flying * alone(bytes_ / count_);
   seen_ = rate;
-  if (state_ == state::growing || state_ == state::holding) full_ = rate < 0.75 * unlimited;
-  blocked_ = flying < 0.8 * static_cast<double>(requests_);
+  if (state_ == state::growing || state_ == state::holding) full_ = rate < limited_below * unlimited;
+  blocked_ = flying < limited_below * static_cast<double>(requests_);
   if (learn_size()) return grow(rate, flying, now);
   if (known_by_too_little()) {
     grow(rate, flying, now);
@@ -210,12 +210,13 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
     case state::growing: {
       // The first reads of all that finish are the fastest of those in flight: the wait for first bytes is longer than
       // they say. Where connections are as fast as they were, it is not the link that makes it longer.
-      const bool misjudged = guessed_ && body_rate() >= 0.75 * rate_;
+      const bool misjudged = guessed_ && body_rate() >= limited_below * rate_;
       // A machine that stands still for a tenth of a second looks like a full link: it is measured again. Too many
       // reads for another interval cost little; too few would be kept for several. Where reads are short, intervals
       // are, too, and more reads would touch memory for nothing.
-      const bool sure = doubted_rate_ > 0 || first_ + length(part_) / rate_ < 20e-3;
-      const bool paid = misjudged || rate >= (doubted_rate_ > 0 ? 0.85 : 0.75) * unlimited;
+      constexpr double short_read = 20e-3;
+      const bool sure = doubted_rate_ > 0 || first_ + length(part_) / rate_ < short_read;
+      const bool paid = misjudged || rate >= (doubted_rate_ > 0 ? free_above : limited_below) * unlimited;
       if (!paid && !sure) {
         doubted_rate_ = rate;
         begun_ = false;
@@ -224,7 +225,7 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
       guessed_ = false;
       if (paid) return grow(rate, flying, now);
       rate = std::max(rate, doubted_rate_);
-      if (rate < 1.1 * grown_from_) {
+      if (rate < brought_more * grown_from_) {
         // More brought nothing: what seemed to be the store's time was the wait for something else, a busy loop, say.
         first_ = before_.first;
         rate_ = before_.rate;
@@ -239,9 +240,9 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
     }
     case state::holding: {
       if (useless_growth_ > 0) --useless_growth_;
-      if (rate > 0.85 * unlimited && !at_bound() && useless_growth_ == 0) return grow(rate, flying, now);
-      const bool fell = rate < 0.75 * held_rate_;
-      const double weight = fell ? 1 : 0.5;
+      if (rate > free_above * unlimited && !at_bound() && useless_growth_ == 0) return grow(rate, flying, now);
+      const bool fell = rate < limited_below * held_rate_;
+      const double weight = fell ? 1 : 0.5;  // an interval counts as much as all before it
       held_rate_ += weight * (rate - held_rate_);
       held_flying_ += weight * (flying - held_flying_);
       begun_ = false;
@@ -251,22 +252,22 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
       wanted_before_ = wanted_;
       more_next_ = !more_next_ || fell;
       if (more_next_ && !at_bound()) {
-        set_requests(std::max(n * (fell ? 1.5 : 1.25), n + 1));
+        set_requests(std::max(n * (fell ? more_when_fallen : more_when_held), n + 1));
         enter(state::trying_more, now);
-      } else if (n > fewest() && !blocked_ && rate < 0.8 * unlimited) {
-        set_requests(std::max(fewest(), std::min(n * 0.85, n - 1)));
+      } else if (n > fewest() && !blocked_ && rate < free_above * unlimited) {
+        set_requests(std::max(fewest(), std::min(n * fewer_when_held, n - 1)));
         enter(state::trying_fewer, now);
       }
       return;
     }
     case state::trying_more:
-      if (rate / held_rate_ - 1 > 0.5 * std::max(0.05, flying / held_flying_ - 1)) {
+      if (2 * (rate / held_rate_ - 1) > std::max(least_growth, flying / held_flying_ - 1)) {
         return grow(rate, flying, now);
       }
       set_requests(wanted_before_);
       return hold(std::max(rate, held_rate_), held_flying_, now);
     case state::trying_fewer:
-      if (rate > 0.97 * held_rate_) return hold(rate, flying, now);
+      if (rate > all_but_noise * held_rate_) return hold(rate, flying, now);
       set_requests(wanted_before_);
       return hold(held_rate_, held_flying_, now);
   }

@@ -155,37 +155,28 @@ class host_share {
   /// A read in flight, until it is destroyed.
   class request {
    public:
-    request(request&& other) noexcept : share_(std::exchange(other.share_, nullptr)), local_(other.local_) {}
+    request() noexcept = default;  // none
+    request(request&& other) noexcept : share_(std::exchange(other.share_, nullptr)) {}
     request& operator=(request&&) = delete;
     ~request() { end(); }
     /// It has come, at `now`. Ends it.
     void finished(time_point now, const result& r) noexcept {
-      if (share_ != nullptr) share_->finished(now, r, local_);
+      if (share_ != nullptr) share_->finished(now, r);
       end();
     }
 
     /// It has failed, or has come and says nothing of the store.
     void end() noexcept {
-      if (host_share* const share = std::exchange(share_, nullptr)) share->ended(local_);
+      if (host_share* const share = std::exchange(share_, nullptr)) share->ended();
     }
 
    private:
     friend host_share;
-    request(host_share& s, bool local) noexcept : share_(&s), local_(local) {}
-    host_share* share_;
-    bool local_;
+    explicit request(host_share& s) noexcept : share_(&s) {}
+    host_share* share_ = nullptr;
   };
   /// Begins one, whether or not may_begin() allows it.
   request begin() noexcept;
-
-  /// Reads of storage::is_local(): none of the host's requests, and the host learns nothing of them. So many at a time
-  /// keep a disk busy while the loop checks what has come.
-  static constexpr std::size_t most_local = 8;
-  bool may_begin_local() const noexcept { return local_ < most_local; }
-  request begin_local() noexcept {
-    ++local_;
-    return request(*this, true);
-  }
 
   /// How many reads this reader would have in flight if it were the only one.
   std::size_t requests() const noexcept { return std::min(host_->requests(), bounds_.requests); }
@@ -207,8 +198,8 @@ class host_share {
 
  private:
   friend store_host;
-  void ended(bool local) noexcept;
-  void finished(time_point now, const result& r, bool local) noexcept;
+  void ended() noexcept;
+  void finished(time_point now, const result& r) noexcept;
   /// For the stage's record: what was chosen, and what keeps it from more.
   void note(const result& r) noexcept;
   /// Whether requests() is what keeps it from beginning more.
@@ -221,39 +212,8 @@ class host_share {
   stage_record* const stage_;
   const std::shared_ptr<store_host> host_;
   std::size_t in_flight_ = 0;
-  std::size_t local_ = 0;       // reads of a local disk, apart from those
   bool hungry_ = false;         // counted by the host
   host_share* next_ = nullptr;  // of the host's readers, under its mutex
-};
-
-/// The shares of a reader that may read from several hosts; of one, usually. The bounds are those of each.
-class host_shares {
- public:
-  host_shares(const coroutine_context& here, const host_share::bounds& b) : here_(here), bounds_(b) {}
-  host_shares(const host_shares&) = delete;
-  host_shares& operator=(const host_shares&) = delete;
-  ~host_shares() {
-    while (first_ != nullptr) delete std::exchange(first_, first_->next);
-  }
-
-  /// That of the host of this name.
-  host_share& of(const std::string& name);
-
-  /// Of each host: how many reads this reader would have in flight if it were the only one.
-  std::size_t most_requests() const noexcept;
-  /// There is nothing more to read for the moment, of any host.
-  void satisfied() noexcept;
-
- private:
-  struct one {
-    one(const coroutine_context& here, const std::string& name, const host_share::bounds& b, one* n)
-        : share(here, name, b), next(n) {}
-    host_share share;
-    one* next;
-  };
-  const coroutine_context here_;
-  const host_share::bounds bounds_;
-  one* first_ = nullptr;
 };
 
 }  // namespace millrace::detail

@@ -139,26 +139,6 @@ MILLRACE_INLINE host_share::host_share(const coroutine_context& here, const std:
   host_->join(*this);
 }
 
-MILLRACE_INLINE host_share& host_shares::of(const std::string& name) {
-  for (one* each = first_; each != nullptr; each = each->next) {
-    if (each->share.name() == name) return each->share;
-  }
-  first_ = new one(here_, name, bounds_, first_);
-  return first_->share;
-}
-
-MILLRACE_INLINE std::size_t host_shares::most_requests() const noexcept {
-  std::size_t most = 0;
-  for (const one* each = first_; each != nullptr; each = each->next) {
-    most = std::max(most, each->share.requests());
-  }
-  return most;
-}
-
-MILLRACE_INLINE void host_shares::satisfied() noexcept {
-  for (one* each = first_; each != nullptr; each = each->next) each->share.satisfied();
-}
-
 MILLRACE_INLINE bool host_share::may_begin(bool consumer_waits) noexcept {
   if (in_flight_ >= bounds_.requests) {
     satisfied();
@@ -182,14 +162,10 @@ MILLRACE_INLINE host_share::request host_share::begin() noexcept {
   satisfied();
   if (in_flight_++ == 0) host_->active_.fetch_add(1, std::memory_order_relaxed);
   host_->in_flight_.fetch_add(1, std::memory_order_relaxed);
-  return request(*this, false);
+  return request(*this);
 }
 
-MILLRACE_INLINE void host_share::ended(bool local) noexcept {
-  if (local) {
-    --local_;
-    return;
-  }
+MILLRACE_INLINE void host_share::ended() noexcept {
   if (--in_flight_ == 0) host_->active_.fetch_sub(1, std::memory_order_relaxed);
   host_->in_flight_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -233,14 +209,7 @@ MILLRACE_INLINE void host_share::note(const result& r) noexcept {
   if (by != nullptr) stage_record::add(stage_, by, 1);
 }
 
-MILLRACE_INLINE void host_share::finished(time_point now, const result& r, bool local) noexcept {
-  if (local) {
-    if (stage_ == nullptr) return;
-    stage_->reads.store(static_cast<std::int64_t>(std::min(most_local, bounds_.requests)), std::memory_order_relaxed);
-    stage_->read_part.store(static_cast<std::int64_t>(bounds_.longest), std::memory_order_relaxed);
-    if (r.waits) stage_record::add(stage_, &stage_record::kept_by_disk, 1);
-    return;
-  }
+MILLRACE_INLINE void host_share::finished(time_point now, const result& r) noexcept {
   note(r);
   if (r.held.count() > 0) return host_->held_back(now);  // what it took says nothing of others
   if (r.bytes == 0 || (!at_number() && !(r.full && r.waits))) return;

@@ -29,9 +29,8 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/memory/detail/block_sums.hpp>
 #include <millrace/order/sample_order.hpp>
-#include <millrace/retry/detail/store_host.hpp>
-#include <millrace/shards/fetch.hpp>
 #include <millrace/shards/range_reader.hpp>
+#include <millrace/shards/range_scheduler.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/event.hpp>
@@ -50,8 +49,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 ///
 /// How many requests are under way and how long a range is at most follows from what the store's host is seen to give
 /// (host_share), within options.requests and options.part. What the consumer or the bounds of the plan hold back counts
-/// for nothing there. Ranges on a local disk (storage::is_local()) are read beside these: in the same order, but in one
-/// of their own, and as long as options.part allows: host_share::most_local at a time, or as many bytes as these have.
+/// for nothing there. Ranges on a local disk are read beside these, and are as long as options.part allows.
 ///
 /// The bound in bytes holds for pieces that are asked for or not taken completely. It is options.bytes at most: it
 /// begins with what the open slices take and 16 MiB, and what is beyond the slices grows as long as that spares the
@@ -74,8 +72,7 @@ class epoch_reader {
         source_(*plan_),
         options_(source_.options),
         here_(here),
-        reader_(source_.store),
-        shares_(here, bounds_of_requests(source_)),
+        ranges_(here, source_.store, bounds_of_requests(source_), {.beside_first = first_bytes}),
         filler_(source_, options_.verify),
         walk_(source_.walk),
         first_room_(first_room(source_)),
@@ -90,16 +87,20 @@ class epoch_reader {
     const std::uint64_t step = w.batch * w.world;
     first_positions_ = first_positions(step, w.tracks);
     if (step <= first_positions_) {
-      first_left_ = w.batch;
+      ranges_.leave_to_first(w.batch);
       first_alone_ = spawned<void>(here_, after_first());
     }
-    if (options_.verify && source_.summed() && mean_sample(source_) >= 4 * block_sums::block) reader_.sum_blocks();
+    if (options_.verify && source_.summed() && mean_sample(source_) >= 4 * block_sums::block) {
+      ranges_.reader().sum_blocks();
+    }
   }
 
   /// Plans as far as the bounds allow, and asks for it.
   void plan() {
     while (ahead_.size() < options_.ahead && plan_one()) {
     }
+    const bool no_room = no_room_ != nullptr;
+    ranges_.full(no_room || ahead_.size() >= options_.ahead, no_room ? &stage_record::kept_by_memory : nullptr);
     start();
   }
   /// After plan(): whether there is nothing more.
@@ -113,15 +114,9 @@ class epoch_reader {
   }
   notifier& arrived() noexcept { return arrived_; }
   /// Whether the consumer waits for arrived().
-  void consumer_waits(bool now) noexcept {
-    consumer_waits_ = now;
-    const time_point at = here_.get_executor().now();
-    if (now) {
-      waits_since_ = at;
-      start();
-    } else {
-      waited_ += at - waits_since_;
-    }
+  void consumer_waits(bool now) {
+    ranges_.consumer_waits(now);
+    if (now) start();
   }
 
   /// The next sample; where it cannot be had, an entry without anything in its place, and failure() is why. Where what
@@ -129,8 +124,7 @@ class epoch_reader {
   Sample take() {
     taken_ = std::move(ahead_.front());
     ahead_.pop_front();
-    if (first_left_ != 0) --first_left_;
-    prefetch();
+    ranges_.item_taken();
     failure_ = nullptr;
     damaged_ = false;
     Sample s;
@@ -151,62 +145,43 @@ class epoch_reader {
     return s;
   }
   bool damaged() const noexcept { return damaged_; }
-  /// Reads it alone once more, beyond the bound in bytes, and judges that; as take().
+  /// Reads it alone, or with its group, once more, beyond the bound in bytes, and judges that; as take().
   task<Sample> take_again() {
-    const sample_place& place = taken_.piece->at(taken_.number).place;
     const slice_piece::range& r = range_of(taken_);
-    if (r.of != nullptr) {
-      Sample mended = co_await take_of_group_again(*r.of);
-      co_return std::move(mended);
-    }
-    const bool objects = source_.index(place.shard).of_objects();
     slice_piece::range alone(r.shard);
-    alone.begin = objects ? r.begin : rows_of_taken().offset(static_cast<std::size_t>(place.ordinal));
-    alone.end = objects ? r.end : rows_of_taken().end(static_cast<std::size_t>(place.ordinal));
-    bytes first = r.data.slice(static_cast<std::size_t>(alone.begin - r.begin), alone.length());
-    second_reading again;
-    if (source_.index(place.shard).is_packed()) {
-      again = co_await unpack_again(alone, std::move(first), text_of(failure_));
+    slice_piece::group group;
+    bytes first;  // of a group they are not kept
+    if (r.of != nullptr) {
+      group = *r.of;
+      alone.of = &group;
     } else {
-      again = co_await reader_.read_again(filler_.object_of(place.shard), alone.begin, std::move(first),
-                                              text_of(failure_));
+      const sample_place& place = taken_.piece->at(taken_.number).place;
+      const auto number = static_cast<std::size_t>(place.ordinal);
+      const bool rows = has_rows(place);
+      alone.begin = rows ? rows_of_taken().offset(number) : r.begin;
+      alone.end = rows ? rows_of_taken().end(number) : r.end;
+      first = r.data.slice(static_cast<std::size_t>(alone.begin - r.begin), alone.length());
     }
+    const std::string before = text_of(failure_);
+    second_reading again = co_await ranges_.reader().read_again(filler_.object_of(r), stretches_of(alone), before);
     Sample s;
     s.mark = taken_.mark;
-    if (again.differs()) {
-      alone.data = std::move(again.data);
+    try {
+      if (again.came()) co_await unpack(alone, again.parts);
+    } catch (const error& e) {
+      again.failed(e);
+    }
+    if (again.came()) {
       failure_ = nullptr;
       fill_or_fail(s, alone);
+      again.compare(r.of == nullptr ? alone.data.view() == first.view()
+                                    : failure_ != nullptr && text_of(failure_) == before);
     }
     if (failure_ != nullptr) {
-      if (again.alike) again.note += ", or the index is of other bytes";
+      if (again.alike && r.of == nullptr) again.note += ", or the index is of other bytes";
       add_note(failure_, again.note);
       s = lost();
     }
-    taken_.piece.reset();
-    co_return std::move(s);
-  }
-  /// The same of a sample of a group, which is read and unpacked again.
-  task<Sample> take_of_group_again(const slice_piece::group& damaged) {
-    Sample s;
-    s.mark = taken_.mark;
-    if (reader_.store().over_network(filler_.object_of(damaged.shard).url)) {
-      const std::string before = text_of(failure_);
-      log_second_reading(here_, before);
-      slice_piece::group again = damaged;
-      try {
-        std::vector<bytes> parts = co_await parts_again(again);
-        again.data = co_await unpacked(again, std::move(parts));
-        slice_piece::range r(damaged.shard);
-        r.of = &again;
-        failure_ = nullptr;
-        fill_or_fail(s, r);
-        if (failure_ != nullptr) add_note(failure_, read_twice(text_of(failure_) == before));
-      } catch (const error& e) {
-        add_note(failure_, std::string("reading it once more failed: ") + e.what());
-      }
-    }
-    if (failure_ != nullptr) s = lost();
     taken_.piece.reset();
     co_return std::move(s);
   }
@@ -225,7 +200,7 @@ class epoch_reader {
     } catch (...) {
       reason = "an exception that is no std::exception";
     }
-    losses_->add(failed_, failed_shard_, source_.shown(failed_shard_), reason);
+    losses_->add(taken_.mark, failed_shard_, source_.shown(failed_shard_), reason);
   }
 
  private:
@@ -237,50 +212,6 @@ class epoch_reader {
     bool in_memory = false;              // a row that is at hand:
     sample_place place;
     std::uint64_t epoch = 0;  // of its data set
-  };
-
-  /// That of a range of a piece, which waits for its turn.
-  class request {
-   public:
-    request(std::weak_ptr<slice_piece> p, std::size_t number, host_share& s, bool of_first_step) noexcept
-        : piece(std::move(p)), range(number), share(&s), first(of_first_step) {}
-    std::weak_ptr<slice_piece> piece;
-    std::size_t range;
-    host_share* share;
-    bool first;
-  };
-
-  /// A request that is under way, until it ends or is dropped.
-  class counted {
-   public:
-    counted(epoch_reader& r, std::size_t length, bool of_first_step, bool local) noexcept
-        : reader_(&r), bytes_(length), first_(of_first_step ? 1 : 0), local_(local ? 1 : 0) {
-      r.under_way_ += bytes_;
-      r.first_under_way_ += first_;
-      r.local_under_way_ += local_;
-      r.local_bytes_ += local_ * bytes_;
-    }
-    counted(counted&& other) noexcept
-        : reader_(std::exchange(other.reader_, nullptr)),
-          bytes_(other.bytes_),
-          first_(other.first_),
-          local_(other.local_) {}
-    counted& operator=(counted&&) = delete;
-    ~counted() { end(); }
-    void end() noexcept {
-      epoch_reader* const r = std::exchange(reader_, nullptr);
-      if (r == nullptr) return;
-      r->under_way_ -= bytes_;
-      r->first_under_way_ -= first_;
-      r->local_under_way_ -= local_;
-      r->local_bytes_ -= local_ * bytes_;
-    }
-
-   private:
-    epoch_reader* reader_;
-    std::size_t bytes_;
-    std::size_t first_;
-    std::size_t local_;
   };
 
   static constexpr std::size_t first_bytes = 16 * MiB;
@@ -310,14 +241,11 @@ class epoch_reader {
   /// The room grows as long as that spares the consumer waiting: not where more reads at a time would bring nothing.
   void note_taken() {
     if (!taken_.piece->ends_with(taken_.number)) return;
-    const time_point now = here_.get_executor().now();
-    const duration waited = std::exchange(waited_, duration(0));
+    const duration waited = ranges_.waited();
     host_share& share = share_of(taken_.piece->ranges().front().shard);
     const bool spares = !share.host().link_is_full();
-    room_.took(taken_.piece->reserved(), spares ? waited : duration(0), now);
-    const bool waits = took_at_ && consumer_.waits(waited, now - *took_at_);
-    if (waits && spares && share.has_measured()) room_.raise(first_room_ + share.ahead(longest_) * 3 / 2);
-    took_at_ = now;
+    room_.took(taken_.piece->reserved(), spares ? waited : duration(0), here_.get_executor().now(),
+               spares ? first_room_ + share.ahead(longest_) * 3 / 2 : 0);
   }
 
   static std::uint64_t mean_sample(const training_plan& s) {
@@ -328,27 +256,6 @@ class epoch_reader {
       bytes += set.indexes->sample_bytes();
     }
     return bytes / std::max<std::uint64_t>(samples, 1);
-  }
-
-  /// A sample comes from another slab than the one before, from memory that is in no cache: what will be read of one
-  /// that is soon taken, its header and a small body, is asked for now.
-  void prefetch() const noexcept {
-    constexpr std::size_t samples_before = 6;
-    constexpr std::size_t most = 2048;
-    constexpr std::size_t line = 64;
-    if (ahead_.size() <= samples_before) return;
-    const planned& p = ahead_[samples_before];
-    if (p.piece == nullptr) return;
-    const slice_piece::wanted& w = p.piece->at(p.number);
-    const slice_piece::range& r = range_of(p);
-    if (!r.done || r.data.empty() || source_.index(w.place.shard).of_objects()) return;
-    const shard_index::rows& rows = p.piece->rows_of(w);  // the index itself may have to read them
-    const auto number = static_cast<std::size_t>(w.place.ordinal);
-    const std::uint64_t begin = rows.offset(number);
-    const auto at = static_cast<std::size_t>(begin - r.begin);
-    const auto size = std::min<std::size_t>(static_cast<std::size_t>(rows.end(number) - begin), most);
-    if (at + size > r.data.size()) return;
-    for (std::size_t i = 0; i < size; i += line) __builtin_prefetch(r.data.data() + at + i);
   }
 
   std::uint64_t samples_of_piece(std::size_t d) const {
@@ -419,12 +326,11 @@ class epoch_reader {
     }
     piece->hold(held_);
     longest_ = std::max(longest_, piece->reserved() / std::max<std::size_t>(piece->ranges().size(), 1));
-    for (std::size_t i = 0; i < piece->ranges().size(); ++i) {
-      const slice_piece::range& r = piece->ranges()[i];
+    for (slice_piece::range& r : piece->ranges()) {
       if (r.done) continue;
       const bool local = is_local(r);
-      (local ? waiting_local_ : waiting_).emplace_back(piece, i, share_of(r.shard), first);
-      if (local) room_.raise(first_room_ + most_local_bytes());
+      ranges_.want(std::shared_ptr<wanted_range>(piece, &r), share_of(r.shard), local, r.length(), first);
+      if (local) room_.raise(first_room_ + ranges_.most_local_bytes());
     }
     open_[track] = piece;
     return piece;
@@ -482,52 +388,24 @@ class epoch_reader {
   /// The first step does not have the store for itself any more.
   task<void> after_first() {
     co_await sleep_for(std::chrono::milliseconds(10));
-    first_left_ = 0;
+    ranges_.leave_to_first(0);
     start();
   }
 
   /// Begins the requests whose turn it is. What cannot be begun, for lack of memory, has failed: tasks call this, too,
   /// whose exceptions have no reader.
   void start() noexcept {
-    start(waiting_local_, true);
-    if (start(waiting_, false)) shares_.satisfied();
-  }
-  /// Of one of the two; whether that was all of them.
-  bool start(std::deque<request>& waiting, bool local) noexcept {
-    const bool waits = consumer_waits_ && here_.run().consumer_waits_since() != run_context::not_waiting;
-    while (!waiting.empty()) {
-      const std::shared_ptr<slice_piece> piece = waiting.front().piece.lock();
-      host_share& share = *waiting.front().share;
-      const std::size_t number = waiting.front().range;
-      const bool first = waiting.front().first;
-      if (piece != nullptr && !(local ? may_begin_local(share, piece->ranges()[number]) : share.may_begin(waits))) {
-        return false;
-      }
-      if (piece != nullptr && !first && first_left_ != 0) return false;
-      if (piece != nullptr && !first && first_under_way_ != 0 &&
-          under_way_ + piece->ranges()[number].length() > first_bytes) {
-        return false;
-      }
-      waiting.pop_front();
-      if (piece == nullptr) continue;  // it is not needed any more
-      slice_piece::range& r = piece->ranges()[number];
+    while (const std::shared_ptr<wanted_range> next = ranges_.next()) {
+      slice_piece::range& r = static_cast<slice_piece::range&>(*next);
       try {
-        counted way(*this, r.length(), first, local);
-        host_share::request turn = local ? share.begin_local() : share.begin();
-        r.reading = spawned<void>(here_, r.rows.empty() ? read(r, std::move(turn), std::move(way))
-                                                        : read_in(r, std::move(turn), std::move(way)));
+        range_scheduler::turn turn = ranges_.begin(r);
+        r.reading = spawned<void>(here_, r.rows.empty() ? read(r, std::move(turn)) : read_in(r, std::move(turn)));
       } catch (...) {
         r.error = std::current_exception();
         note_end(r);
         arrived_.notify();
       }
     }
-    return true;
-  }
-  std::size_t most_local_bytes() const noexcept { return multiplied(host_share::most_local, options_.part); }
-  bool may_begin_local(const host_share& share, const slice_piece::range& r) const noexcept {
-    return share.may_begin_local() ||
-           (local_under_way_ < options_.requests && local_bytes_ + r.length() <= most_local_bytes());
   }
   /// Of a range that is asked for next.
   bool is_local(const slice_piece::range& r) const {
@@ -535,15 +413,11 @@ class epoch_reader {
     const frame_range there = range_in_object(r);
     return source_.store->is_local(filler_.object_of(r), there.begin, there.length());
   }
-  /// Whether memory, or the number of samples that are planned, is what keeps it from asking for more.
-  bool full() const noexcept { return waiting_.empty() && (no_room_ != nullptr || ahead_.size() >= options_.ahead); }
+  host_share& share_of(std::uint64_t number) { return ranges_.share_of(source_.url(number)); }
 
-  host_share& share_of(std::uint64_t number) { return shares_.of(source_.store->host(source_.url(number))); }
-
-  void came(slice_piece::range& r, host_share::request& turn, counted& way) noexcept {
+  void came(slice_piece::range& r, range_scheduler::turn& turn) noexcept {
     note_end(r);
     turn.end();
-    way.end();
     start();
     arrived_.notify();
   }
@@ -557,8 +431,8 @@ class epoch_reader {
   }
 
   /// Reads in the rows of mapped files.
-  task<void> read_in(slice_piece::range& r, host_share::request turn, counted way) {
-    const time_point asked = here_.get_executor().now();
+  task<void> read_in(slice_piece::range& r, range_scheduler::turn turn) {
+    turn.asks();
     try {
       auto job = [rows = source_.index(r.shard).row_arrays(), stretches = r.rows] { rows->read_in(stretches); };
       if (pool_) {
@@ -566,21 +440,15 @@ class epoch_reader {
       } else {
         job();
       }
-      const time_point now = here_.get_executor().now();
-      turn.finished(now, {.bytes = r.length(),
-                          .total = now - asked,
-                          .whole = true,
-                          .waits = consumer_waits_,
-                          .full = full(),
-                          .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
+      turn.finished(r.length(), duration(0), duration(0), true);
     } catch (...) {
       r.error = std::current_exception();
     }
-    came(r, turn, way);
+    came(r, turn);
   }
 
-  task<void> read(slice_piece::range& r, host_share::request turn, counted way) {
-    const time_point asked = here_.get_executor().now();
+  task<void> read(slice_piece::range& r, range_scheduler::turn turn) {
+    turn.asks();
     try {
       shard object = filler_.object_of(r);
       const frame_range asked_for = range_in_object(r);
@@ -593,29 +461,15 @@ class epoch_reader {
         throw archive_error(std::move(reason), where{object.shown(), r.begin, {}});
       }
       try {
-        storage::part p = co_await reader_.read(object, asked_for.begin, asked_for.length());
-        const time_point now = here_.get_executor().now();
-        turn.finished(now, {.bytes = p.data.size(),
-                            .first = p.first_byte,
-                            .total = now - asked,
-                            .held = p.held,
-                            .whole = !r.cut,
-                            .waits = consumer_waits_,
-                            .full = full(),
-                            .full_by = no_room_ != nullptr ? &stage_record::kept_by_memory : nullptr});
+        storage::part p = co_await ranges_.reader().read(object, asked_for.begin, asked_for.length());
+        turn.finished(p, !r.cut);
         if (p.rest) throw no_ranges(object, asked_for.begin);
         if (!source_.index(r.shard).of_objects()) filler_.note_version(r.shard, object.etag, asked_for.begin);
-        if (r.of != nullptr) {
-          r.data = std::move(p.data);
-          turn.end();
-          start();
-          if (r.of->missing == 1) co_await unpack_group(*r.of);
-        } else if (source_.index(r.shard).is_packed()) {
+        r.data = std::move(p.data);
+        if (r.of != nullptr || source_.index(r.shard).is_packed()) {
           turn.end();
           start();  // the next ones do not wait for the pool
-          r.data = co_await unpacked_or_again(object, r, asked_for, std::move(p.data));
-        } else {
-          r.data = std::move(p.data);
+          if (r.of == nullptr || r.of->missing == 1) co_await unpack_or_read_again(r);
         }
       } catch (const changed_error& e) {
         throw stale_index_error("the index \"" + source_.index(r.shard).name() + "\" is of another version of this " +
@@ -625,120 +479,63 @@ class epoch_reader {
     } catch (...) {
       r.error = std::current_exception();
     }
-    came(r, turn, way);
+    came(r, turn);
   }
 
-  /// All ranges of a group have come, or have failed to; where they are damaged they are read once more.
-  task<void> unpack_group(slice_piece::group& g) {
-    std::vector<bytes> parts;
-    for (std::size_t i = 0; i < g.ranges; ++i) {
-      if (g.read[i].error != nullptr) co_return;
-      parts.push_back(std::move(g.read[i].data));
+  /// The bytes of the object that hold a range, or all of its group: of compressed text, the frames that it is in.
+  std::vector<byte_stretch> stretches_of(const slice_piece::range& r) const {
+    std::vector<byte_stretch> all(r.of == nullptr ? 1 : r.of->ranges);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const frame_range there = range_in_object(r.of == nullptr ? r : r.of->read[i]);
+      all[i] = {there.begin, there.end};
     }
-    std::exception_ptr damaged;
-    try {
-      g.data = co_await unpacked(g, parts);
-      co_return;
-    } catch (const error&) {
-      damaged = std::current_exception();
-    }
-    if (!reader_.store().over_network(filler_.object_of(g.shard).url)) std::rethrow_exception(damaged);
-    log_second_reading(here_, text_of(damaged));
-    std::vector<bytes> again = co_await parts_again(g);
-    bool alike = true;
-    for (std::size_t i = 0; i < parts.size(); ++i) alike = alike && parts[i].view() == again[i].view();
-    if (alike) {
-      add_note(damaged, read_twice(true));
-      std::rethrow_exception(damaged);
-    }
-    try {
-      g.data = co_await unpacked(g, std::move(again));
-    } catch (error& e) {
-      e.add_note(read_twice(false));
-      throw;
-    }
+    return all;
   }
-  task<std::vector<bytes>> parts_again(const slice_piece::group& g) {
-    std::vector<bytes> parts;
-    for (std::size_t i = 0; i < g.ranges; ++i) {
-      shard object = filler_.object_of(g.shard);
-      storage::part p = co_await reader_.read(object, g.read[i].begin, g.read[i].length(), std::nullopt,
-                                              range_reader::by::read_again);
-      if (p.rest) throw no_ranges(object, g.read[i].begin);
-      parts.push_back(std::move(p.data));
-    }
-    co_return std::move(parts);
-  }
-  task<unpacked_group> unpacked(const slice_piece::group& g, std::vector<bytes> parts) {
-    auto job = [by = g.reader, number = g.number, its = std::move(parts), of = filler_.object_of(g.shard)] {
-      return by->unpack(of, number, its);
-    };
-    if (!pool_) co_return job();
-    unpacked_group made = co_await pool_.run(std::move(job));
-    co_return std::move(made);
-  }
-
-  /// Where a range lies in the object: of compressed text, the frames that it is in.
   frame_range range_in_object(const slice_piece::range& r) const {
     const shard_index& index = source_.index(r.shard);
     if (index.is_packed() && r.of == nullptr) return index.frames_of(r.begin, r.end);
     return {r.begin, r.end, 0};
   }
-  /// The text of a range, from its frames, by the pool.
-  task<bytes> unpacked(shard object, std::uint64_t begin, std::uint64_t end, frame_range frames, bytes packed) {
-    const auto length = static_cast<std::size_t>(end - begin);
-    slab_pool slabs = reader_.pool_of(here_.runtime(), range_reader::slab_for(length));
-    auto job = [of = std::move(object), begin, end, frames, data = std::move(packed),
-                into = slabs.worth_a_slab(length) ? slabs.acquire() : writable_bytes::allocate(length)]() mutable {
-      return unpack_frames(of, frames, data, begin, end, std::move(into));
-    };
-    if (!pool_) co_return job();
-    bytes text = co_await pool_.run(std::move(job));
-    co_return std::move(text);
+  /// All that has been read of a range, or of its group, becomes what samples are made of; unless a range has failed.
+  task<void> unpack_or_read_again(slice_piece::range& r) {
+    std::vector<bytes> parts;
+    if (r.of == nullptr) parts.push_back(std::move(r.data));
+    for (std::size_t i = 0; r.of != nullptr && i < r.of->ranges; ++i) {
+      if (r.of->read[i].error != nullptr) co_return;
+      parts.push_back(std::move(r.of->read[i].data));
+    }
+    const auto make = [&](std::vector<bytes> of) { return unpack(r, std::move(of)); };
+    co_await make_or_read_again(ranges_.reader(), filler_.object_of(r), stretches_of(r), std::move(parts), make);
   }
-  /// The same; frames that are damaged are read once more.
-  task<bytes> unpacked_or_again(shard object, const slice_piece::range& r, frame_range frames, bytes packed) {
-    const std::uint64_t begin = r.begin;
-    const std::uint64_t end = r.end;
-    std::exception_ptr damaged;
-    try {
-      bytes text = co_await unpacked(object, begin, end, frames, packed);
-      co_return std::move(text);
-    } catch (const archive_error&) {
-      damaged = std::current_exception();
+  /// By the pool, where there is one.
+  task<void> unpack(slice_piece::range& r, std::vector<bytes> parts) {
+    const shard_index& index = source_.index(r.shard);
+    if (r.of != nullptr) {
+      const slice_piece::group& g = *r.of;
+      auto job = [by = g.reader, number = g.number, its = std::move(parts), of = filler_.object_of(g.shard)] {
+        return by->unpack(of, number, its);
+      };
+      if (pool_) {
+        r.of->data = co_await pool_.run(std::move(job));
+      } else {
+        r.of->data = job();
+      }
+    } else if (index.is_packed()) {
+      slab_pool slabs = ranges_.reader().pool_of(here_.runtime(), range_reader::slab_for(r.length()));
+      auto job = [of = filler_.object_of(r), begin = r.begin, end = r.end, frames = range_in_object(r),
+                  data = std::move(parts.front()),
+                  into = slabs.worth_a_slab(r.length()) ? slabs.acquire()
+                                                        : writable_bytes::allocate(r.length())]() mutable {
+        return unpack_frames(of, frames, data, begin, end, std::move(into));
+      };
+      if (pool_) {
+        r.data = co_await pool_.run(std::move(job));
+      } else {
+        r.data = job();
+      }
+    } else {
+      r.data = std::move(parts.front());
     }
-    second_reading again = co_await reader_.read_again(object, frames.begin, std::move(packed), text_of(damaged));
-    if (!again.differs()) {
-      add_note(damaged, again.note);
-      std::rethrow_exception(damaged);
-    }
-    try {
-      bytes text = co_await unpacked(std::move(object), begin, end, frames, std::move(again.data));
-      co_return std::move(text);
-    } catch (archive_error& e) {
-      e.add_note(again.note);
-      throw;
-    }
-  }
-  /// As range_reader::read_again(), of compressed text: `first` is what a part of it was unpacked to.
-  task<second_reading> unpack_again(slice_piece::range& part, bytes first, std::string why) {
-    second_reading result;
-    shard object = filler_.object_of(part.shard);
-    if (!reader_.store().over_network(object.url)) co_return std::move(result);
-    log_second_reading(here_, why);
-    const frame_range frames = range_in_object(part);
-    try {
-      storage::part p = co_await reader_.read(object, frames.begin, frames.length(), std::nullopt,
-                                              range_reader::by::read_again);
-      if (p.rest) throw no_ranges(object, frames.begin);
-      bytes text = co_await unpacked(std::move(object), part.begin, part.end, frames, std::move(p.data));
-      result.alike = text.view() == first.view();
-      result.note = read_twice(result.alike);
-      if (!result.alike) result.data = std::move(text);
-    } catch (const error& e) {
-      result.note = std::string("reading it once more failed: ") + e.what();
-    }
-    co_return std::move(result);
   }
 
   static configuration_error no_ranges(const shard& object, std::uint64_t offset) {
@@ -774,7 +571,7 @@ class epoch_reader {
     const std::uint64_t offset = has_rows(place) ? rows_of_taken().offset(number) : index.offset(number);
     failed_place_.note(origin(filler_.named(place.shard, taken_.piece->epoch()), offset, place.ordinal), {});
     Sample s;
-    s.mark = failed_ = taken_.mark;
+    s.mark = taken_.mark;
     s.mark.padding = true;
     return s;
   }
@@ -783,15 +580,8 @@ class epoch_reader {
   const training_plan& source_;
   const epochs_options& options_;
   const coroutine_context here_;
-  range_reader reader_;
+  range_scheduler ranges_;
   const cpu_pool::share pool_ = cpu_pool::share::of(here_.runtime());  // for mapped files; may be empty
-  host_shares shares_;
-  bool consumer_waits_ = false;
-  time_point waits_since_{};
-  duration waited_{0};  // for the samples of the piece
-  waiting_share consumer_;
-  std::optional<time_point> took_at_;  // when the latest piece was taken
-
   sample_filler<Sample> filler_;
   epoch_walk walk_;
   const std::size_t first_room_;  // bytes
@@ -799,7 +589,6 @@ class epoch_reader {
   std::vector<std::uint64_t> piece_samples_;  // at most, of each data set
   bool any_in_memory_ = false;                // of them
   std::uint64_t first_positions_ = 1;  // those of the first step, of 16 samples a track at most: read before slices
-  std::uint64_t first_left_ = 0;       // of the first batch, while that has the store for itself
   const bool divides_;  // no two ranks share a track
   epoch_mark next_;     // of the walk
   bool has_next_ = false;
@@ -809,18 +598,11 @@ class epoch_reader {
   notifier arrived_;
   planned taken_;               // last
   bool damaged_ = false;        // what came of it
-  std::exception_ptr failure_;  // of it
-  epoch_mark failed_;           // where it stands
+  std::exception_ptr failure_;  // of it; then these say where it lies
   std::uint64_t failed_shard_ = 0;
   item_place failed_place_;
   std::size_t held_ = 0;     // bytes
   std::size_t longest_ = 0;  // the memory that a range of a piece takes, in the mean, at most
-  std::size_t under_way_ = 0;        // bytes
-  std::size_t first_under_way_ = 0;  // requests for samples of the first step
-  std::size_t local_under_way_ = 0;  // requests of a local disk
-  std::size_t local_bytes_ = 0;      // of these
-  std::deque<request> waiting_;        // the most urgent first
-  std::deque<request> waiting_local_;  // for a local disk, likewise
   std::shared_ptr<slice_piece> no_room_;                                    // made, and not opened
   std::unordered_map<std::uint64_t, std::shared_ptr<slice_piece>> open_;    // by track: planned in part
   std::deque<planned> ahead_;  // declared last, with open_: their requests refer to all of the above

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -14,13 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/executor.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/retry/detail/store_host.hpp>
-#include <millrace/shards/range_reader.hpp>
+#include <millrace/shards/range_scheduler.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/event.hpp>
@@ -70,18 +67,19 @@ class held_samples {
   held_samples(const window_order& order, std::shared_ptr<const storage> store, const epochs_options& options,
                std::shared_ptr<const window_position> position, const coroutine_context& here, notifier& changed)
       : order_(order),
-        reader_(std::move(store)),
-        shares_(here, {.bytes = options.bytes / 2,
-                       .longest = options.part,
-                       .requests = options.requests,
-                       .start = options.requests}),
+        requests_(here, std::move(store),
+                  {.bytes = options.bytes / 2,
+                   .longest = options.part,
+                   .requests = options.requests,
+                   .start = options.requests},
+                  {.bytes = options.bytes / 2, .later = later_requests, .beside_first = 0}),
         options_(options),
         position_(std::move(position)),
         here_(here),
         changed_(changed),
         places_(order.held().size()) {
     make_ranges();
-    begin_requests();
+    start();
   }
   held_samples(const held_samples&) = delete;
   held_samples& operator=(const held_samples&) = delete;
@@ -90,28 +88,21 @@ class held_samples {
   place at(std::size_t slot) const { return places_[slot]; }
   /// They are not wanted any more.
   void clear() noexcept {
-    waiting_.clear();
+    requests_.clear();
     ranges_.clear();
-    shares_.satisfied();
-    busy_ = busy_bytes_ = early_left_ = 0;
   }
 
  private:
   static constexpr std::size_t later_requests = 8;  // for what the first batch does not need, at once
 
   /// Samples of the window that are read again, by one request.
-  class range {
+  class range : public wanted_range {
    public:
     explicit range(std::uint64_t number) noexcept : shard_number(number) {}
     std::uint64_t shard_number;
-    std::uint64_t begin = 0;
-    std::uint64_t end = 0;
     std::uint64_t leaves = UINT64_MAX;  // before the first of them, so many samples leave
     std::vector<window_order::spot> spots;
     std::map<std::uint64_t, Sample> samples;  // by their offsets, when done
-    bool done = false;
-    std::exception_ptr error;
-    spawned<void> reading;
   };
   /// Makes ranges of what the window holds. Those samples that the first batch will have are apart, so
   /// that it need not wait for what lies between them.
@@ -135,7 +126,7 @@ class held_samples {
                          s.end - last->begin <= options_.part;
       early = as_early;
       if (!joins) {
-        ranges_.push_back(std::make_unique<range>(s.shard));
+        ranges_.push_back(std::make_shared<range>(s.shard));
         ranges_.back()->begin = s.begin;
       }
       range& r = *ranges_.back();
@@ -144,12 +135,17 @@ class held_samples {
       r.spots.push_back(s);
       places_[i] = place(r, s.begin);
     }
-    for (const std::unique_ptr<range>& r : ranges_) {
-      waiting_.push_back(r.get());
-      if (r->leaves < options_.batch) ++early_left_;
+    std::sort(ranges_.begin(), ranges_.end(),
+              [](const std::shared_ptr<range>& x, const std::shared_ptr<range>& y) { return x->leaves < y->leaves; });
+    for (const std::shared_ptr<range>& r : ranges_) {
+      const shard from = position_->version_of(static_cast<std::size_t>(r->shard_number));
+      const bool local = requests_.store().is_local(from, r->begin, r->length());
+      requests_.want(r, requests_.share_of(from.url), local, range_reader::slab_for(r->length()), is_early(*r));
+      if (is_early(*r)) ++early_left_;
     }
-    std::sort(waiting_.begin(), waiting_.end(), [](range* x, range* y) { return x->leaves < y->leaves; });
+    if (early_left_ != 0) requests_.consumer_waits(true);
   }
+  bool is_early(const range& r) const noexcept { return r.leaves < options_.batch; }
   /// For each slot, how many samples leave before its own: guessed, as if all samples were of one size.
   std::vector<std::uint64_t> when_they_leave() const {
     constexpr std::size_t newer = SIZE_MAX;
@@ -178,104 +174,62 @@ class held_samples {
   /// What the first batch waits for has the link for itself, as many requests as the store is seen to take; then there
   /// are a few at a time, which leave to readers whose consumer waits what is beyond their share.
   /// A request that cannot be begun, for lack of memory, fails its sample: the tasks that call this have no reader.
-  void begin_requests() noexcept {
-    while (!waiting_.empty()) {
-      range& r = *waiting_.front();
+  void start() noexcept {
+    while (const std::shared_ptr<wanted_range> next = requests_.next()) {
+      range& r = static_cast<range&>(*next);
       try {
-        if (!begin(r)) return;
+        r.reading = spawned<void>(here_, read(*this, r, requests_.begin(r)));
       } catch (...) {
         r.error = std::current_exception();
         note_end(r);
-        changed_.notify();
       }
-      waiting_.pop_front();
     }
   }
   void note_end(range& r) noexcept {
     r.done = true;
-    if (r.leaves < options_.batch) --early_left_;
+    if (is_early(r) && --early_left_ == 0) requests_.consumer_waits(false);
+    changed_.notify();
   }
-  /// True if its turn has come.
-  bool begin(range& r) {
-    const auto length = static_cast<std::size_t>(r.end - r.begin);
-    const bool early = r.leaves < options_.batch;
-    if (busy_ >= (early ? options_.requests : std::min(options_.requests, later_requests))) return false;
-    if (!early && early_left_ != 0) return false;
-    const shard from = position_->version_of(static_cast<std::size_t>(r.shard_number));
-    host_share& share = shares_.of(reader_.store().host(from.url));
-    const bool local = reader_.store().is_local(from, r.begin, length);
-    if (!(local ? share.may_begin_local() : share.may_begin(early))) return false;
-    if (busy_ != 0 && busy_bytes_ + range_reader::slab_for(length) > options_.bytes / 2) return false;
-    r.reading = spawned<void>(here_, read_again(*this, r, local ? share.begin_local() : share.begin()));
-    ++busy_;
-    busy_bytes_ += range_reader::slab_for(length);
-    return true;
-  }
-  static task<void> read_again(held_samples& self, range& r, host_share::request turn) {
-    const auto length = static_cast<std::size_t>(r.end - r.begin);
+  static task<void> read(held_samples& self, range& r, range_scheduler::turn turn) {
+    turn.asks();
     try {
       shard s = stamped(self.position_->version_of(static_cast<std::size_t>(r.shard_number)), self.order_.plan().seed,
                         self.order_.epoch());
-      const time_point asked = self.here_.get_executor().now();
-      storage::part p = co_await self.reader_.read(s, r.begin, length);
-      const time_point now = self.here_.get_executor().now();
-      turn.finished(now, {.bytes = p.data.size(),
-                          .first = p.first_byte,
-                          .total = now - asked,
-                          .held = p.held,
-                          .whole = true,
-                          .waits = r.leaves < self.options_.batch});
+      range_reader& reader = self.requests_.reader();
+      storage::part p = co_await reader.read(s, r.begin, r.length());
+      turn.finished(p, true);
       const where at{s.shown(), r.begin, {}};
       if (p.rest) throw configuration_error("resume: the store serves no ranges of the object", at);
-      if (p.data.size() != length) throw range_reader::short_read(p.data.size(), length, at);
+      if (p.data.size() != r.length()) throw range_reader::short_read(p.data.size(), r.length(), at);
       const auto from = std::make_shared<const shard>(std::move(s));
       for (const window_order::spot& spot : r.spots) {
+        const auto make = [&](const std::vector<bytes>& data) -> task<void> {
+          r.samples.emplace(spot.begin, sample_at(spot, from, data.front()));
+          co_return;
+        };
         const auto begin = static_cast<std::size_t>(spot.begin - r.begin);
-        bytes data = p.data.slice(begin, static_cast<std::size_t>(spot.end - spot.begin));
-        std::exception_ptr damaged;
-        try {
-          r.samples.emplace(spot.begin, sample_at(spot, from, data));
-          continue;
-        } catch (const error&) {
-          damaged = std::current_exception();
-        }
-        second_reading again =
-            co_await self.reader_.read_again(*from, spot.begin, std::move(data), text_of(damaged));
-        if (!again.differs()) {
-          add_note(damaged, again.note);
-          std::rethrow_exception(damaged);
-        }
-        try {
-          r.samples.emplace(spot.begin, sample_at(spot, from, again.data));
-        } catch (error& e) {
-          e.add_note(again.note);
-          throw;
-        }
+        std::vector<bytes> data(1, p.data.slice(begin, static_cast<std::size_t>(spot.end - spot.begin)));
+        std::vector<byte_stretch> at_spot(1);
+        at_spot.front() = {spot.begin, spot.end};
+        co_await make_or_read_again(reader, *from, std::move(at_spot), std::move(data), make);
       }
     } catch (...) {
       r.error = std::current_exception();
     }
     turn.end();
-    --self.busy_;
-    self.busy_bytes_ -= range_reader::slab_for(length);
     self.note_end(r);
-    self.begin_requests();
-    self.changed_.notify();
+    self.start();
   }
 
   const window_order& order_;
-  range_reader reader_;
-  host_shares shares_;
+  range_scheduler requests_;
   const epochs_options& options_;
   const std::shared_ptr<const window_position> position_;
   const coroutine_context here_;
   notifier& changed_;
   std::vector<place> places_;
-  std::deque<range*> waiting_;
-  std::size_t busy_ = 0;
-  std::size_t busy_bytes_ = 0;
   std::size_t early_left_ = 0;                  // ranges for the first batch that have not come
-  std::vector<std::unique_ptr<range>> ranges_;  // declared last: their tasks refer to all of the above
+  std::vector<std::shared_ptr<range>> ranges_;  // declared last: their tasks refer to all of the above
 };
 
 }  // namespace millrace::detail

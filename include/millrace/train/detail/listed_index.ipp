@@ -233,19 +233,13 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of_
 }
 
 MILLRACE_COROUTINE_BODY task<std::string> listed_index::read_text(bool again) const {
-  const shard object(file_);
-  std::string text;
   try {
-    indexed_object source(store_, object, 8 * MiB, again);
-    while (!source.ended(text.size())) {
-      const bytes more = co_await source.read(text.size(), 8 * MiB);
-      text += more.view();
-    }
+    std::string text = co_await text_of_object(store_, shard(file_), again);
+    co_return std::move(text);
   } catch (const error& e) {
     throw index_error("the index cannot be read, and in a store it is not made (millrace-index does): " + e.reason(),
-                      where{object.shown(), std::nullopt, {}});
+                      where{shard(file_).shown(), std::nullopt, {}});
   }
-  co_return std::move(text);
 }
 
 /// A training only reads from stores: an index that is not there is an error. One that comes damaged is read once more.

@@ -5,18 +5,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/units.hpp>
-#include <millrace/coro/spawned.hpp>
 #include <millrace/formats/shard_format.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/order/sample_order.hpp>
-#include <millrace/shards/range_reader.hpp>
+#include <millrace/shards/range_scheduler.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -68,23 +66,17 @@ class slice_piece {
     std::size_t missing = 1;  // of them
     unpacked_group data;      // when all have come
   };
-  class range {
+  class range : public wanted_range {
    public:
     explicit range(std::uint64_t s) noexcept : shard(s) {}
-    std::size_t length() const noexcept { return static_cast<std::size_t>(end - begin); }
     std::uint64_t shard;
     // Of objects, that of field `field` of sample `ordinal`, from its beginning to its end:
     std::uint64_t ordinal = 0;
     std::size_t field = 0;
-    std::uint64_t begin = 0;  // bytes of the object, or of its text where that is compressed
-    std::uint64_t end = 0;
-    bool cut = false;  // more of the piece would have been in it if it could be longer
-    bool done = false;
+    bool cut = false;                 // more of the piece would have been in it if it could be longer
     group* of = nullptr;              // bytes of the object then
     std::vector<std::uint64_t> rows;  // of arrays: the first row and the one after the last, of each stretch
-    bytes data;                // when done
-    std::exception_ptr error;  // or this
-    spawned<void> reading;     // empty until it is begun
+    bytes data;                       // when done
   };
 
   /// Samples [first, first + count) of a track, in ranges of `part` bytes at most where a sample is not longer.
