@@ -172,7 +172,7 @@ int index_all(const std::string& prefix, const std::string& out, mill::index_sha
   std::vector<std::string> failed;
   bool all_bad_data = true;
   if (!to_read.empty()) {
-    const std::shared_ptr<const mill::storage> from = store.reads();
+    const std::shared_ptr<const mill::storage> from = store.storage();
     mill::detail::scan_of_shard scan(format.shards(), nullptr);
     if (format.shards() != nullptr) scan.metadata = tools::read_metadata(*format.shards(), from, std::move(listed));
     progress_line shown(to_read.size(), bytes);
