@@ -111,20 +111,18 @@ bench::cost whole_with(mill::event_loop& loop, const mill::s3::client& s3, std::
 }
 
 /// The objects of several servers in turn.
-class spread final : public mill::storage {
+class spread final : public mill::forwarding_storage {
  public:
-  explicit spread(const std::vector<std::unique_ptr<bench::served>>& servers) {
+  explicit spread(const std::vector<std::unique_ptr<bench::served>>& servers)
+      : forwarding_storage(as_storage(servers.front()->client())) {
     for (const auto& server : servers) each_.push_back(as_storage(server->client()));
   }
 
-  bool serves(std::string_view url) const noexcept override { return each_[0]->serves(url); }
-  mill::task<part> read(mill::shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                        mill::slab_pool slabs) const override {
-    const std::size_t i = static_cast<std::size_t>(object.url.back() - '0') % each_.size();
-    return each_[i]->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+ private:
+  const storage& target(std::string_view url) const noexcept override {
+    return *each_[static_cast<std::size_t>(url.back() - '0') % each_.size()];
   }
 
- private:
   std::vector<std::shared_ptr<const mill::storage>> each_;
 };
 

@@ -64,22 +64,18 @@ std::string archive_of(std::uint64_t number) {
 }
 
 /// Counts what is read.
-class counting_storage final : public mill::storage {
+class counting_storage final : public mill::forwarding_storage {
  public:
-  explicit counting_storage(std::shared_ptr<const mill::storage> all) : all_(std::move(all)) {}
-  bool serves(std::string_view url) const noexcept override { return all_->serves(url); }
+  explicit counting_storage(std::shared_ptr<const mill::storage> all) : forwarding_storage(std::move(all)) {}
   mill::task<part> read(mill::shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         mill::slab_pool slabs) const override {
-    part p = co_await all_->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+    part p = co_await inner()->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
     bytes += p.data.size();
     ++requests;
     co_return std::move(p);
   }
   mutable std::atomic<std::uint64_t> bytes{0};
   mutable std::atomic<std::uint64_t> requests{0};
-
- private:
-  const std::shared_ptr<const mill::storage> all_;
 };
 
 auto training(const std::vector<mill::shard>& list, const std::shared_ptr<const counting_storage>& store,

@@ -48,7 +48,6 @@
 #include <millrace/testing/s3_server/background.hpp>
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/rank_group.hpp>
-#include <millrace/train/s3_rank_board.hpp>
 
 namespace mill = millrace;
 

@@ -129,7 +129,7 @@ int fill(const std::string& prefix, const std::string& directory, std::uint64_t 
   std::uint64_t all = 0;
   for (const mill::shard& s : objects) all += s.size.value_or(0);
   const auto cache = mill::disk_cache(
-      store.reads(), {.directory = directory, .bytes = bytes, .keep_free = keep_free, .wait_for_disk = true});
+      store.storage(), {.directory = directory, .bytes = bytes, .keep_free = keep_free, .wait_for_disk = true});
   const auto loop = mill::make_event_loop();
   progress_line line(objects.size(), all);
   mill::fetch_options how;

@@ -170,7 +170,7 @@ int index_all(const std::string& prefix, const std::string& out, const tools::fo
   std::vector<std::string> failed;
   bool all_bad_data = true;
   if (!to_read.empty()) {
-    const std::shared_ptr<const mill::storage> from = store.reads();
+    const std::shared_ptr<const mill::storage> from = store.storage();
     const std::shared_ptr<const void> metadata = tools::read_metadata(*format, from, std::move(listed));
     progress_line shown(to_read.size(), bytes);
     auto one = [from, name_of, format, metadata](mill::shard s) {

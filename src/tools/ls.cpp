@@ -141,7 +141,7 @@ int list(const tools::sample_source& source, bool as_json, std::uint64_t limit, 
   const std::string left_out = source.left_out();
   if (!left_out.empty()) std::fprintf(stderr, "millrace-ls: %s\n", left_out.c_str());
   if (source.format() == "parquet" && !as_json) {
-    std::fputs(shown_lines(tools::parquet_text(source.store().reads(), source.shards(), source.columns())).c_str(),
+    std::fputs(shown_lines(tools::parquet_text(source.store().storage(), source.shards(), source.columns())).c_str(),
                stdout);
     if (summary_alone) return tools::fine;
   }

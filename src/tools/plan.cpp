@@ -34,28 +34,23 @@ bool is_place(const std::string& name) {
 }
 
 /// What the index of a disk cache says; nothing is read from it.
-class cached_bytes final : public mill::storage {
+class cached_bytes final : public mill::forwarding_storage {
  public:
   cached_bytes(const std::string& directory, std::shared_ptr<const mill::storage> store)
-      : index_(mill::detail::cache_folder::open_index(directory)), store_(std::move(store)) {}
-  bool serves(std::string_view) const noexcept override { return false; }
-  mill::task<part> read(mill::shard object, std::string, std::uint64_t, std::size_t, mill::slab_pool) const override {
-    throw mill::usage_error("millrace-plan reads no samples", mill::where{object.shown(), std::nullopt, {}});
-  }
+      : forwarding_storage(std::move(store)), index_(mill::detail::cache_folder::open_index(directory)) {}
   std::uint64_t held_on_disk(const mill::shard& object, std::uint64_t offset, std::uint64_t length) const override {
-    const std::string name = mill::detail::cached_name(store_->host(object.url), object.url);
+    const std::string name = mill::detail::cached_name(host(object.url), object.url);
     return index_->listed_bytes(name, offset, offset + length);
   }
 
  private:
   std::shared_ptr<const mill::detail::disk_slots> index_;
-  std::shared_ptr<const mill::storage> store_;
 };
 
 int plan(const std::string& name, mill::plan_options& options, const std::string& cache) {
   const tools::store store(name);
   std::optional<cached_bytes> cached;
-  if (!cache.empty()) cached.emplace(cache, store.reads());
+  if (!cache.empty()) cached.emplace(cache, store.storage());
   const std::string index = is_place(name) ? tools::index_of(name) : name;
   if (const std::optional<std::string> text = store.read(index)) {
     const mill::index_set set(mill::read_indexes(*text, index));

@@ -35,7 +35,6 @@
 #include <millrace/index/detail/samples_sum.hpp>
 #include <millrace/index/write_shards.hpp>
 #include <millrace/loader/run.hpp>
-#include <millrace/s3/client.hpp>
 #include <millrace/sync/channel.hpp>
 
 #include "src/tools/command_line.hpp"
@@ -302,7 +301,7 @@ class job {
         to(o.destination) {
     for (const output& out : outputs) {
       names.emplace_back(out.pattern);
-      target().check(names.back());
+      mill::detail::check_writing(*to.storage(), names.back(), writing(false));
     }
     counts.resize(outputs.size());
     written.resize(outputs.size());
@@ -312,9 +311,6 @@ class job {
     }
   }
 
-  mill::detail::shard_target target() const {
-    return to.client() != nullptr ? mill::detail::target_of(*to.client()) : mill::detail::target_of(mill::files());
-  }
   mill::write_shards_options writing(bool go_on) const {
     mill::write_shards_options w;
     w.bytes = how.shard_bytes;
@@ -393,7 +389,7 @@ mill::async_generator<mill::sample> each_of(std::shared_ptr<mill::channel<mill::
 mill::task<void> write(job& j, std::size_t i, mill::async_generator<mill::sample> samples, bool go_on) {
   mill::write_shards_options how = j.writing(go_on);
   mill::async_generator<mill::written_shard> shards =
-      mill::detail::write_samples(std::move(samples), j.target(), j.names[i], how);
+      mill::detail::write_samples(std::move(samples), j.to.storage(), j.names[i], how);
   while (std::optional<mill::written_shard> s = co_await shards.next()) {
     ++j.written[i].shards;
     j.written[i].bytes += s->bytes;
@@ -535,7 +531,7 @@ mill::task<void> shuffle(job& j, tools::shuffle_spool& spool) {
 /// Throws where something of an output is there.
 mill::task<void> refuse_what_is_there(job& j) {
   for (std::size_t i = 0; i < j.outputs.size(); ++i) {
-    co_await mill::detail::refuse_what_is_there(j.target(), j.names[i], j.writing(false));
+    co_await mill::detail::refuse_what_is_there(j.to.storage(), j.names[i], j.writing(false));
   }
 }
 
@@ -564,11 +560,11 @@ bool is_as_read(const job& j, std::size_t i) {
 /// The same of the shards' own bytes, all of which are read.
 mill::task<void> read_back(job& j, bool& good) {
   for (std::size_t i = 0; i < j.outputs.size(); ++i) {
-    std::vector<mill::shard> shards = co_await j.target().list(j.names[i]);
+    std::vector<mill::shard> shards = co_await mill::detail::written_shards(j.to.storage(), j.names[i]);
     std::uint64_t all = 0, done = 0;
     for (const mill::shard& s : shards) all += s.size.value_or(0);
     j.line.begin("reading back", all, 0);
-    const std::shared_ptr<const mill::storage> from = j.target().from();
+    const std::shared_ptr<const mill::storage> from = j.to.storage();
     auto one = [from](mill::shard s) {
       mill::index_shard_options by_reading;
       by_reading.verify = false;  // the comparison is what follows

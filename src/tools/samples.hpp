@@ -103,7 +103,7 @@ class sample_source {
     const std::size_t listed = all.size();
     const bool one = listed == 1 && all.front().url == place_;
     if (one) all = beside(std::move(all.front()));
-    metadata_ = read_metadata(*format_, store_.reads(), all);
+    metadata_ = read_metadata(*format_, store_.storage(), all);
     all = format_->choose(std::move(all));
     std::erase_if(all, [&](const mill::shard& s) { return one && s.url != place_; });
     const bool by_name =
@@ -205,7 +205,7 @@ class sample_source {
     }
     const bool folder = !tools::store::is_s3(place_) && place_.back() != '/';
     const auto loop = mill::make_event_loop();
-    mill::stream<mill::shard> objects(store_.reads()->list(folder ? place_ + '/' : place_));
+    mill::stream<mill::shard> objects(store_.storage()->list(folder ? place_ + '/' : place_));
     std::vector<mill::shard> all = mill::block_on(*loop, mill::collect(std::move(objects)));
     std::sort(all.begin(), all.end(), [](const mill::shard& a, const mill::shard& b) { return a.url < b.url; });
     const auto exactly = std::find_if(all.begin(), all.end(), [&](const mill::shard& s) { return s.url == place_; });
@@ -217,7 +217,7 @@ class sample_source {
     const std::string folder = one.url.substr(0, one.url.rfind('/') + 1);
     if (folder.empty()) return {std::move(one)};
     const auto loop = mill::make_event_loop();
-    mill::stream<mill::shard> objects(store_.reads()->list(folder));
+    mill::stream<mill::shard> objects(store_.storage()->list(folder));
     std::vector<mill::shard> all = mill::block_on(*loop, mill::collect(std::move(objects)));
     std::sort(all.begin(), all.end(), [](const mill::shard& a, const mill::shard& b) { return a.url < b.url; });
     return all;
@@ -270,7 +270,7 @@ class sample_source {
     how.window = std::max(memory / 4, how.part);
     mill::tar::archive_options archives;
     archives.members.max_member_bytes = self->bounds_.member;
-    mill::stream<mill::sample> all = mill::from_range(std::move(rest)) | mill::fetch(self->store_.reads(), how) |
+    mill::stream<mill::sample> all = mill::from_range(std::move(rest)) | mill::fetch(self->store_.storage(), how) |
                                      mill::untar(archives) | mill::group_samples();
     std::shared_ptr<const mill::shard> current;
     std::uint64_t shard = 0;
@@ -327,7 +327,7 @@ class sample_source {
 
   static mill::async_generator<placed_sample> of_datasets(const sample_source* self, place_in_source from,
                                                           std::size_t memory) {
-    const std::shared_ptr<const mill::storage> store = self->store_.reads();
+    const std::shared_ptr<const mill::storage> store = self->store_.storage();
     std::uint64_t before = 0;  // samples of the set in shards before this one
     for (std::uint64_t i = 0; self->objects_ != nullptr && i < from.shard; ++i)
       before += (*self->objects_)[i].samples();

@@ -3,12 +3,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,8 +21,10 @@
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/file_storage.hpp>
+#include <millrace/shards/read_whole.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/storage.hpp>
+#include <millrace/shards/storage_set.hpp>
 
 namespace tools {
 
@@ -35,15 +33,12 @@ namespace mill = millrace;
 /// What the tools read and write: s3://bucket/..., by the settings of the environment, or local files.
 class store {
  public:
-  explicit store(std::string_view url) {
-    if (is_s3(url)) s3_ = mill::s3::client::from_environment();
-  }
+  explicit store(std::string_view url)
+      : storage_(is_s3(url) ? mill::stores(mill::s3::client::from_environment(), mill::files()) : mill::files()) {}
 
   static bool is_s3(std::string_view url) { return url.substr(0, 5) == "s3://"; }
 
-  std::shared_ptr<const mill::storage> reads() const { return s3_ ? mill::s3::as_storage(*s3_) : mill::files(); }
-  /// What writes to s3://; null for files.
-  const mill::s3::client* client() const noexcept { return s3_ ? &*s3_ : nullptr; }
+  const std::shared_ptr<const mill::storage>& storage() const noexcept { return storage_; }
   /// The tar archives under a prefix or in a folder, sorted by the bytes of their names; of another format than tar all
   /// objects there.
   std::vector<mill::shard> list(const std::string& prefix, const mill::shard_format* format = nullptr) const {
@@ -51,14 +46,14 @@ class store {
     if (format != nullptr && format->name() != "tar") {
       const auto loop = mill::make_event_loop();
       const bool folder = format->of_objects() && prefix.back() != '/';
-      mill::stream<mill::shard> objects(reads()->list(folder ? prefix + '/' : prefix));
+      mill::stream<mill::shard> objects(storage_->list(folder ? prefix + '/' : prefix));
       all = mill::block_on(*loop, mill::collect(std::move(objects)));
       std::sort(all.begin(), all.end(), [](const mill::shard& a, const mill::shard& b) { return a.url < b.url; });
       return all;
     }
-    if (s3_) {
+    if (is_s3(prefix)) {
       const auto loop = mill::make_event_loop();
-      for (mill::shard& s : mill::block_on(*loop, mill::collect(s3_->list(prefix)))) {
+      for (mill::shard& s : mill::block_on(*loop, mill::collect(mill::stream<mill::shard>(storage_->list(prefix))))) {
         if (ends_in_tar(s.url)) all.push_back(std::move(s));
       }
     } else {
@@ -73,42 +68,25 @@ class store {
     std::sort(all.begin(), all.end(), [](const mill::shard& a, const mill::shard& b) { return a.url < b.url; });
     return all;
   }
-  /// A whole small object or file; nothing where there is none.
+  /// A whole object or file; nothing where there is none.
   std::optional<std::string> read(const std::string& url) const {
-    if (!is_s3(url)) {
-      std::ifstream file(url, std::ios::binary);
-      if (!file) return std::nullopt;
-      return std::string(std::istreambuf_iterator<char>(file), {});
-    }
     const auto loop = mill::make_event_loop();
     try {
-      return std::string(mill::block_on(*loop, s3_->read(url, std::size_t{4} << 30)).view());
-    } catch (const mill::s3::error& e) {
-      if (e.status() == 404) return std::nullopt;
+      return std::string(mill::block_on(*loop, mill::read_whole(storage_, url)).view());
+    } catch (const mill::error& e) {
+      if (mill::detail::is_not_there(e)) return std::nullopt;
       throw;
     }
   }
-  void write(const std::string& url, std::string_view text) const {
-    if (is_s3(url)) {
-      const auto loop = mill::make_event_loop();
-      mill::block_on(*loop, s3_->put(url, mill::bytes::copy(text)));
-      return;
-    }
-    // Whole or not at all: a reader never sees half of it.
-    const std::string half = url + ".part";
-    errno = 0;
-    std::ofstream file(half, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file || std::rename(half.c_str(), url.c_str()) != 0) {
-      throw mill::io_error::of(errno, "the file cannot be written", mill::where{url, std::nullopt, {}});
-    }
+  void write(const std::string& url, std::string text) const {
+    const auto loop = mill::make_event_loop();
+    mill::block_on(*loop, mill::detail::put_text(*storage_, url, std::move(text)));
   }
 
  private:
   static bool ends_in_tar(std::string_view name) { return name.size() > 4 && name.substr(name.size() - 4) == ".tar"; }
 
-  std::optional<mill::s3::client> s3_;
+  std::shared_ptr<const mill::storage> storage_;
 };
 
 /// Where the index of a prefix or folder is.

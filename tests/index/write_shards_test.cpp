@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/file_storage.hpp>
+#include <millrace/shards/http_storage.hpp>
 #include <millrace/tar/reader.hpp>
 
 #include "tests/index/written.hpp"
@@ -214,8 +216,10 @@ TEST_CASE("names of shards and options that cannot work are refused before anyth
   for (const char* bad : {"s3://b/train.tar", "s3://b/{}-{}.tar", "s3://b/{}/x.tar"}) {
     CHECK_THAT(made_of(c, bad), Contains("has {} once"));
   }
-  CHECK_THAT(made_of(c, "data/{}.tar"), Contains("an s3::client writes URLs"));
-  CHECK_THAT(made_of(files(), "s3://b/{}.tar"), Contains("files() writes paths"));
+  CHECK(made_of(c, "data/{}.tar") == "data/000000.tar: the store does not serve this URL");
+  CHECK(made_of(files(), "s3://b/{}.tar") == "s3://b/000000.tar: the store does not serve this URL");
+  CHECK(made_of(std::make_shared<const http_storage>(), "http://host/{}.tar") ==
+        "http://host/000000.tar: the store cannot be written to");
   CHECK_THAT(made_of(c, name, {.part = 0}), Contains("1 or more"));
   CHECK_THAT(made_of(c, name, {.rank = {.index = 2, .world_size = 2}}), Contains("rank 2 does not exist"));
   const detail::shard_names names("s3://b/train-{}.tar");

@@ -39,7 +39,6 @@
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/rank_group.hpp>
-#include <millrace/train/s3_rank_board.hpp>
 
 namespace mill = millrace;
 

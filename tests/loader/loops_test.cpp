@@ -36,18 +36,20 @@ using namespace millrace;
 namespace {
 
 /// A store that notes which thread has read how many parts.
-class noting_storage final : public storage {
+class noting_storage final : public forwarding_storage {
  public:
-  explicit noting_storage(std::shared_ptr<const storage> inner) : inner_(std::move(inner)) {}
+  explicit noting_storage(std::shared_ptr<const storage> inner) : forwarding_storage(std::move(inner)) {}
 
-  bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
-    task<part> reading = inner_->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+    task<part> reading = inner()->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
     part result = co_await std::move(reading);
     std::lock_guard lock(mutex_);
     ++parts_[::pthread_self()];
     co_return std::move(result);
+  }
+  task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
+    return read(std::move(object), std::move(etag), 0, length, std::move(slabs));
   }
 
   std::map<pthread_t, int> parts() const {
@@ -56,7 +58,6 @@ class noting_storage final : public storage {
   }
 
  private:
-  const std::shared_ptr<const storage> inner_;
   mutable std::mutex mutex_;
   mutable std::map<pthread_t, int> parts_;
 };

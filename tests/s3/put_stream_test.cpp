@@ -294,6 +294,28 @@ TEST_CASE("a completion that is refused as there, after one whose answer was los
   }
 }
 
+TEST_CASE("an object is replaced only while it is the version that was named, also when an answer was lost") {
+  for (const std::size_t size : {5, 2500}) {
+    INFO(size << " bytes");
+    s3_server::background server(small_part_server());
+    const s3::client c = client_of(server);
+    s3::put_options o = small_parts;
+    o.if_match = stored_etag(c, "s3://b/k", pieces_of("before", 700), small_parts);
+    server.faults().add({.method = size > 1000 ? "POST" : "PUT", .nth = size > 1000 ? 2u : 1u},
+                        fault::reset_before_head());
+    const std::string etag = stored_etag(c, "s3://b/k", pieces_of(pattern(size), 700), o);
+    CHECK(etag == server.objects().find("b", "k")->etag);
+    CHECK(server.faults().injected() == 1);
+    CHECK(refused(c, pieces_of(pattern(size + 1), 700), o).code() == "PreconditionFailed");
+    CHECK((content_of(server, "k") == pattern(size)));
+    server.objects().erase("b", "k");
+    CHECK(refused(c, pieces_of(pattern(size), 700), o).code() == "NoSuchKey");
+    CHECK(server.objects().open_uploads() == 0);
+    o.if_match = "a\nb";
+    CHECK_THROWS_WITH(c.put("s3://b/k", bytes::copy("x"), o), Contains("an ETag may hold printable ASCII only"));
+  }
+}
+
 TEST_CASE("requests for one name that meet are asked for again") {
   s3::put_options o = small_parts;
   o.only_new = true;

@@ -28,22 +28,20 @@ using namespace millrace;
 namespace {
 
 /// The web, and a census of the slabs that its parts are read into.
-class counted_web final : public storage {
+class counted_web final : public forwarding_storage {
  public:
-  explicit counted_web(testing::census& slabs) : census_(slabs) {}
+  explicit counted_web(testing::census& slabs)
+      : forwarding_storage(std::make_shared<const http_storage>()), census_(slabs) {}
 
   mutable std::size_t reads = 0;
 
-  bool serves(std::string_view url) const noexcept override { return web_.serves(url); }
-  bool may_be_sequential() const noexcept override { return web_.may_be_sequential(); }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
     if (reads++ == 0) census_.count_slabs(slabs);  // fetch has one pool, and none of it is out yet
-    return web_.read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+    return inner()->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
   }
 
  private:
-  const http_storage web_;
   testing::census& census_;
 };
 

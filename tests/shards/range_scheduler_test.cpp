@@ -32,7 +32,7 @@ class unread_store final : public storage {
   bool serves(std::string_view) const noexcept override { return true; }
   std::string host(std::string_view url) const override { return std::string(url.substr(0, 1)); }
   task<part> read(shard object, std::string, std::uint64_t offset, std::size_t, slab_pool) const override {
-    throw io_error(5, "nothing is read here", where{object.shown(), offset, {}});
+    throw io_error(std::errc::io_error, "nothing is read here", where{object.shown(), offset, {}});
   }
 };
 

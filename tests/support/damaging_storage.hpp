@@ -19,10 +19,10 @@ namespace millrace::test {
 /// A line that flips bits: what a store answers, with one bit wrong in answers that are drawn from a seed (of each
 /// byte, with the same small probability), or in those that hold a byte that was named. What the store says of its
 /// objects (check()) is right.
-class damaging_storage final : public storage {
+class damaging_storage final : public forwarding_storage {
  public:
   explicit damaging_storage(std::shared_ptr<const storage> inner, std::uint64_t seed = 0, double of_bytes = 0)
-      : inner_(std::move(inner)), random_(seed), of_bytes_(of_bytes) {}
+      : forwarding_storage(std::move(inner)), random_(seed), of_bytes_(of_bytes) {}
 
   /// The next `times` answers that hold this byte of an object have a bit of it wrong, another one each time.
   void damage(std::string url, std::uint64_t byte, std::uint64_t times = 1, bool same_bit = false) {
@@ -42,15 +42,11 @@ class damaging_storage final : public storage {
     return read_bytes_;
   }
 
-  bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
-  bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
-  task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override {
-    return inner_->check(std::move(object), std::move(etag));
-  }
+  bool over_network(std::string_view) const noexcept override { return true; }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
     std::string url = object.url;
-    part p = co_await inner_->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+    part p = co_await inner()->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
     pass(url, offset, p);
     co_return std::move(p);
   }
@@ -58,6 +54,9 @@ class damaging_storage final : public storage {
                         slab_pool slabs) const override {
     count_second();
     return read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+  }
+  task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
+    return read(std::move(object), std::move(etag), 0, length, std::move(slabs));
   }
 
  private:
@@ -93,7 +92,6 @@ class damaging_storage final : public storage {
     ++flips_;
   }
 
-  const std::shared_ptr<const storage> inner_;
   mutable std::mutex mutex_;
   mutable rng random_;
   const double of_bytes_;

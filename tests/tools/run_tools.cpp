@@ -373,7 +373,7 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(run(verify + " " + out + " " + folder + "/empty"), 1, "the files have no fingerprints");
   require_said(run(verify + " " + folder + "/nothing " + ranks[0]), 3, "there is no index");
   require_said(run(verify + " " + ranks[0] + " " + ranks[0]), 1, ranks[0]);  // that is no index
-  require_said(run(index + " " + folder + "/tars --out /proc/none"), 3, "the file cannot be written");
+  require_said(run(index + " " + folder + "/tars --out /proc/none"), 3, "the file cannot be made");
   require_said(run(index + " " + folder + "/nothing"), 3, "the folder cannot be read: No such file or directory");
   require_said(run(plan + " " + folder + "/nothing/"), 3, "the folder cannot be read");
   require_said(run(index + " s3://corpus/none/"), 3, "no object has this prefix");

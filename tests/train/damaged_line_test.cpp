@@ -150,13 +150,13 @@ TEST_CASE("a sample that is damaged twice is an error that says whose fault it i
 TEST_CASE("what a second reading finds is said by the store: another version, a short answer, none", "[damaged]") {
   const tar_dataset data({5}, 900);
   runtime rt;
-  class unwell final : public storage {
+  class unwell final : public forwarding_storage {
    public:
-    unwell(std::shared_ptr<const storage> inner, int how) : inner_(std::move(inner)), how_(how) {}
-    bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
+    unwell(std::shared_ptr<const storage> inner, int how) : forwarding_storage(std::move(inner)), how_(how) {}
+    bool over_network(std::string_view) const noexcept override { return true; }
     task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                     slab_pool slabs) const override {
-      part p = co_await inner_->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+      part p = co_await inner()->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
       std::string text(p.data.view());
       for (char& c : text) c = static_cast<char>(c ^ 1);
       p.data = bytes::copy(text);
@@ -172,7 +172,6 @@ TEST_CASE("what a second reading finds is said by the store: another version, a 
     }
 
    private:
-    std::shared_ptr<const storage> inner_;
     int how_;
   };
   const char* const said[] = {"reading it once more failed: mem:100.tar at byte ", "it is another version: \"v2\"",
@@ -233,14 +232,10 @@ TEST_CASE("stores in front of others pass a second reading on, and keep what it 
 namespace {
 
 /// A store in memory that keeps the CRC32C of its objects.
-class checked_store final : public storage {
+class checked_store final : public forwarding_storage {
  public:
-  explicit checked_store(const tar_dataset& data) : data_(data) {}
-  bool serves(std::string_view url) const noexcept override { return data_.store->serves(url); }
-  task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                  slab_pool slabs) const override {
-    return data_.store->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
-  }
+  explicit checked_store(const tar_dataset& data) : forwarding_storage(data.store), data_(data) {}
+  bool over_network(std::string_view) const noexcept override { return true; }
   task<std::unique_ptr<object_check>> check(shard object, std::string) const override { return of(object.url); }
 
  private:

@@ -456,20 +456,17 @@ TEST_CASE("the members of a group of ranks get the same samples, whatever their 
 namespace {
 
 /// A store whose every answer is of another version, whatever version is asked for.
-class changing_store final : public storage {
+class changing_store final : public forwarding_storage {
  public:
-  explicit changing_store(std::shared_ptr<const storage> of) : of_(std::move(of)) {}
-  bool serves(std::string_view url) const noexcept override { return of_->serves(url); }
-  bool over_network(std::string_view) const noexcept override { return false; }
+  explicit changing_store(std::shared_ptr<const storage> of) : forwarding_storage(std::move(of)) {}
   task<part> read(shard object, std::string, std::uint64_t offset, std::size_t length, slab_pool slabs) const override {
     std::string any;
-    part p = co_await of_->read(std::move(object), std::move(any), offset, length, std::move(slabs));
+    part p = co_await inner()->read(std::move(object), std::move(any), offset, length, std::move(slabs));
     p.etag = "\"v" + std::to_string(++answers_) + '"';
     co_return std::move(p);
   }
 
  private:
-  std::shared_ptr<const storage> of_;
   mutable int answers_ = 0;
 };
 

@@ -3,15 +3,19 @@
 #include <millrace/train/rank_group.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/rng.hpp>
+#include <millrace/coro/async_generator.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/batch.hpp>
@@ -19,17 +23,20 @@
 #include <millrace/io/sleep.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/shards/file_storage.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/shards/storage.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/equal_batches.hpp>
-#include <millrace/train/s3_rank_board.hpp>
 #include <millrace/train/tracks_advice.hpp>
 
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/rank_threads.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -44,38 +51,45 @@ using sentences = std::vector<std::string>;
 rank of(std::uint32_t index, std::uint32_t world) { return {.index = index, .world_size = world}; }
 
 /// Objects in memory, each of whose requests takes random virtual time.
-class memory_board final : public rank_board {
+class memory_board final : public storage {
  public:
   explicit memory_board(std::uint64_t seed = 1) : random_(seed) {}
 
-  std::string shown() const override { return "mem:ranks/"; }
-  task<void> put(std::string name, std::string text) const override {
+  bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
+  task<std::string> put(std::string url, async_generator<bytes> content, write_options) const override {
     co_await sleep_for(pause());
     ++puts;
     if (puts == failing_put) throw io_error(std::errc::io_error, "the store is gone");
-    objects[name] = text;
+    std::string text;
+    while (std::optional<bytes> piece = co_await content.next()) text += piece->view();
+    objects[url] = text;
     co_await sleep_for(pause());
+    co_return std::string();
   }
-  task<std::string> get(std::string name) const override {
+  task<part> read(shard object, std::string, std::uint64_t offset, std::size_t length, slab_pool) const override {
     co_await sleep_for(pause());
-    const auto found = objects.find(name);
-    std::string text = found == objects.end() ? std::string() : found->second;
+    const auto found = objects.find(object.url);
+    const bool there = found != objects.end();
+    part p;
+    if (there) p.data = bytes::copy(std::string_view(found->second).substr(offset, length));
+    if (there) p.total = found->second.size();
     co_await sleep_for(pause());
-    co_return std::move(text);
+    if (!there) throw io_error(std::errc::no_such_file_or_directory, "no such object", where{object.url, offset, {}});
+    co_return std::move(p);
   }
-  task<std::vector<std::string>> list(std::string folder) const override {
+  async_generator<shard> list_all(std::string prefix) const override {
     co_await sleep_for(pause());
-    std::vector<std::string> names;
-    for (const auto& [name, text] : objects) {
-      if (name.compare(0, folder.size(), folder) == 0) names.push_back(name);
+    std::vector<shard> all;
+    for (const auto& [url, text] : objects) {
+      if (url.compare(0, prefix.size(), prefix) == 0) all.emplace_back(url);
     }
     co_await sleep_for(pause());
-    co_return std::move(names);
+    for (shard& s : all) co_yield give(s);
   }
-  task<void> remove(std::string name) const override {
+  task<void> remove(std::string url) const override {
     co_await sleep_for(pause());
     if (keeps) throw io_error(std::errc::permission_denied, "not allowed");
-    objects.erase(name);
+    objects.erase(url);
   }
 
   mutable std::map<std::string, std::string> objects;
@@ -115,8 +129,7 @@ std::vector<rank_group> groups_on(const std::shared_ptr<const memory_board>& boa
                                   duration timeout = seconds(60)) {
   std::vector<rank_group> groups;
   for (const rank& r : ranks) {
-    const std::shared_ptr<const rank_board> all = board;
-    groups.emplace_back(r, all, rank_group_options{.timeout = timeout});
+    groups.emplace_back(r, board, "mem:ranks/", rank_group_options{.timeout = timeout});
   }
   return groups;
 }
@@ -679,8 +692,30 @@ TEST_CASE("by an S3 store: processes on loops of their own, and a store that ans
   CHECK(all == std::vector<words>(3, {0, UINT64_MAX, 1, UINT64_MAX - 1, 2, UINT64_MAX - 2}));
   const std::vector<std::string> left = [&] {
     const auto loop = make_event_loop();
-    return block_on(*loop, s3_rank_board(client(), "s3://b/").list(""));
+    std::vector<std::string> urls;
+    for (const shard& s : block_on(*loop, detail::all_objects(s3::as_storage(client()), "s3://b/"))) {
+      urls.push_back(s.url);
+    }
+    return urls;
   }();
-  CHECK(left == std::vector<std::string>{"other"});
+  CHECK(left == std::vector<std::string>{"s3://b/other"});
   CHECK_THROWS_WITH(rank_group(of(0, 2), client(), "s3://b/runs"), Contains("must be a folder, with '/' at its end"));
+  CHECK_THROWS_WITH(rank_group(of(0, 2), client(), "runs/"), Contains("runs/roll/: the store does not serve this URL"));
+}
+
+TEST_CASE("by files: processes on loops of their own, in a folder that is missing") {
+  const test::temporary_folder folder;
+  const std::string prefix = folder.path() + "/runs/7/";
+  std::vector<words> all(3);
+  for (int start = 0; start < 2; ++start) {
+    CHECK(test::on_ranks(3, [&](std::size_t r) {
+            const rank_group group(of(static_cast<std::uint32_t>(r), 3), files(), prefix, {.timeout = seconds(20)});
+            const words large = group.gather_now(words(20000, UINT64_MAX - r));  // in objects of several parts
+            if (large.size() != 60000 || large.back() != UINT64_MAX - 2) throw error("not all words came");
+            all[r] = group.gather_now({r, 7});
+          }) == sentences(3));
+    CHECK(all == std::vector<words>(3, {0, 7, 1, 7, 2, 7}));
+  }
+  const auto loop = make_event_loop();
+  CHECK(block_on(*loop, detail::all_objects(files(), prefix)).empty());
 }

@@ -110,23 +110,25 @@ class story {
 };
 
 /// A store of which one request fails, or answers with a byte too few.
-class faulty_store final : public storage {
+class faulty_store final : public forwarding_storage {
  public:
   faulty_store(std::shared_ptr<const storage> all, std::uint64_t bad, bool cuts)
-      : all_(std::move(all)), bad_(bad), cuts_(cuts) {}
-  bool serves(std::string_view url) const noexcept override { return all_->serves(url); }
+      : forwarding_storage(std::move(all)), bad_(bad), cuts_(cuts) {}
+  bool over_network(std::string_view) const noexcept override { return true; }
   task<part> read(shard object, std::string wanted, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
     const bool bad = requests_++ == bad_;
     const where at{object.shown(), offset, {}};
-    part p = co_await all_->read(std::move(object), std::move(wanted), offset, length, std::move(slabs));
+    part p = co_await inner()->read(std::move(object), std::move(wanted), offset, length, std::move(slabs));
     if (bad && !cuts_) throw io_error(std::errc::io_error, "a fault", at);
     if (bad && p.data.size() > 1) p.data = p.data.slice(0, p.data.size() - 1);
     co_return std::move(p);
   }
+  task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
+    return read(std::move(object), std::move(etag), 0, length, std::move(slabs));
+  }
 
  private:
-  const std::shared_ptr<const storage> all_;
   const std::uint64_t bad_;
   const bool cuts_;
   mutable std::uint64_t requests_ = 0;

@@ -3,6 +3,7 @@
 #include <millrace/train/dataset.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,10 +18,14 @@
 
 #include "tests/index/written.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/memory_storage.hpp"
+#include "tests/support/captured_stderr.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/tar/tools.hpp"
 
 using namespace millrace;
 using namespace millrace::test;
+using Catch::Matchers::Contains;
 
 TEST_CASE("a dataset takes the index beside the shards of a store, which is the one that reading them makes") {
   s3_server::background server(small_part_server());
@@ -40,6 +45,38 @@ TEST_CASE("a dataset takes the index beside the shards of a store, which is the 
   const dataset train(c, "s3://b/train-", {.index = "s3://b/train.millrace.index", .make_index = false});
   CHECK(sorted(block_on(*loop, plain_of(epochs(train, {.seed = 1, .epochs = 1, .batch = 4})))) == sorted(all));
   CHECK(train.samples() == all.size());
+}
+
+TEST_CASE("a program's own storage takes shards, and epochs() reads them back, with their index and without") {
+  const auto store = std::make_shared<const memory_storage>();
+  const plain_samples all = made(200);
+  plain_samples half = all;
+  half.resize(90);
+  const std::vector<written_shard> first = write(store, "mem://corpus/train-{}.tar", half);
+  REQUIRE(first.size() > 4);
+  CHECK(store->find(first[1].url)->etag == first[1].etag);
+  write_shards_options o = small();
+  CHECK_THROWS_WITH(write(store, "mem://corpus/train-{}.tar", all, o), Contains("nothing is overwritten"));
+  o.go_on = true;
+  const std::size_t more = write(store, "mem://corpus/train-{}.tar", all, o).size();
+  CHECK(store->find("mem://corpus/train.millrace.json")->text.find("\"samples\": 200,") != std::string::npos);
+
+  s3_server::background server(small_part_server());
+  const s3::client c = client_of(server);
+  const std::vector<written_shard> again = write(c, "s3://b/train-{}.tar", all);
+  CHECK(again.size() <= first.size() + more);
+  CHECK((store->find(first[0].url)->text == content_of(server, "train-000000.tar")));
+
+  const std::string prefix = "mem://corpus/train-";
+  const auto loop = make_event_loop();
+  const auto read = [&](const dataset& train) {
+    return sorted(block_on(*loop, plain_of(epochs(train, {.seed = 1, .epochs = 1, .batch = 4}))));
+  };
+  CHECK(read(dataset(store, prefix, {.index = "mem://corpus/train.millrace.index", .make_index = false})) ==
+        sorted(all));
+  const captured_stderr log(captured_stderr::into::pipe);  // that the indexes are left out
+  const temporary_folder folder;
+  CHECK(read(dataset(store, prefix, {.index = folder.file("index")})) == sorted(all));
 }
 
 TEST_CASE("a run writes the samples of a dataset to a folder, in other shards, and their fingerprint stays") {

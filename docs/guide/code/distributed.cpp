@@ -20,12 +20,12 @@
 #include <millrace/s3/client.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/train/dataset.hpp>
 #include <millrace/train/equal_batches.hpp>
 #include <millrace/train/rank_group.hpp>
-#include <millrace/train/s3_rank_board.hpp>
 #include <millrace/train/shard_epochs.hpp>
 
 #include "tests/train/epochs_data.hpp"

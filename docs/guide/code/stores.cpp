@@ -3,6 +3,9 @@
 
 // The code of docs/guide/stores.md.
 
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -18,14 +21,19 @@
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/index/write_shards.hpp>
+#include <millrace/loop/make_event_loop.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>
+#include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/read_whole.hpp>
 #include <millrace/shards/resident_storage.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/storage_set.hpp>
+#include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/captured_stderr.hpp"
@@ -38,14 +46,16 @@ namespace {
 // begin storage
 class memory_store final : public mill::storage {
  public:
-  explicit memory_store(std::map<std::string, std::string> objects) : objects_(std::move(objects)) {}
+  explicit memory_store(std::map<std::string, std::string> objects = {}) : objects_(std::move(objects)) {}
 
   bool serves(std::string_view url) const noexcept override { return url.substr(0, 4) == "mem:"; }
 
   mill::task<part> read(mill::shard object, std::string /*etag*/, std::uint64_t offset, std::size_t length,
                         mill::slab_pool slabs) const override {
     const auto found = objects_.find(object.url);
-    if (found == objects_.end()) throw mill::io_error("no such object", {object.url, offset, {}});
+    if (found == objects_.end()) {
+      throw mill::io_error(std::errc::no_such_file_or_directory, "no such object", {object.url, offset, {}});
+    }
     const std::string_view rest = std::string_view(found->second).substr(offset);
     const bool small = length <= slabs.slab_bytes() / 8;  // a whole slab would be mostly empty
     mill::writable_bytes memory = small ? mill::writable_bytes::allocate(length) : slabs.acquire();
@@ -56,10 +66,54 @@ class memory_store final : public mill::storage {
     co_return result;
   }
 
+  // Where it can list and be written to:
+  mill::async_generator<mill::shard> list(std::string prefix) const override {
+    for (auto at = objects_.lower_bound(prefix); at != objects_.end() && at->first.starts_with(prefix); ++at) {
+      mill::shard s(at->first, at->second.size());
+      co_yield mill::give(s);
+    }
+  }
+  mill::task<std::string> put(std::string url, mill::async_generator<mill::bytes> content,
+                              mill::write_options how) const override {
+    std::string text;
+    while (std::optional<mill::bytes> piece = co_await content.next()) text += piece->view();
+    if (how.only_new && objects_.count(url) != 0) throw mill::changed_error("it is there", {url, {}, {}});
+    if (!how.if_match.empty()) throw mill::configuration_error("there are no versions here", {url, {}, {}});
+    objects_[url] = std::move(text);
+    co_return std::string();  // its ETag, where it has one
+  }
+  mill::task<void> remove(std::string url) const override {
+    objects_.erase(url);
+    co_return;
+  }
+
  private:
-  std::map<std::string, std::string> objects_;
+  mutable std::map<std::string, std::string> objects_;
 };
 // end storage
+
+// begin decorator
+class counted_reads final : public mill::forwarding_storage {
+ public:
+  explicit counted_reads(std::shared_ptr<const mill::storage> inner) : forwarding_storage(std::move(inner)) {}
+
+  mill::task<part> read(mill::shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                        mill::slab_pool slabs) const override {
+    ++parts;
+    return inner()->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
+  }
+
+  mutable std::atomic<std::uint64_t> parts{0};
+};
+// end decorator
+
+mill::async_generator<mill::sample> notes(int count) {
+  for (int i = 0; i < count; ++i) {
+    mill::sample s("note/" + std::to_string(i), mill::origin());
+    s.fields.emplace_back("txt", mill::bytes::copy("text " + std::to_string(i)));
+    co_yield mill::give(s);
+  }
+}
 
 // begin cache
 std::shared_ptr<const mill::disk_cache_storage> on_disk(const std::shared_ptr<const mill::storage>& s3,
@@ -104,6 +158,24 @@ TEST_CASE("the guide's store is read by fetch", "[guide]") {
                | mill::lines({.batch = 100});
   // end use
   CHECK(texts(std::move(lines)) == std::vector<std::string>{"one", "two", "three"});
+}
+
+TEST_CASE("the guide's store takes shards, and gives them back through a decorator", "[guide]") {
+  // begin written
+  const auto memory = std::make_shared<memory_store>();
+  auto written = mill::stream(notes(100)) | mill::write_shards(memory, "mem:notes-{}.tar", {.samples = 40});
+  // end written
+  const auto loop = mill::make_event_loop();
+  const auto counted = std::make_shared<const counted_reads>(memory);
+  CHECK(block_on(*loop, collect(std::move(written))).size() == 3);
+  std::size_t samples = 0;
+  auto all = mill::stream<mill::shard>(memory->list("mem:notes-")) | mill::filter([](const mill::shard& s) {
+               return s.url.ends_with(".tar");
+             }) | mill::fetch(counted) | mill::untar_plain() | mill::group_samples();
+  for (const mill::sample& s : block_on(*loop, collect(std::move(all)))) samples += s.fields.size();
+  CHECK(samples == 100);
+  CHECK(counted->parts == 3);
+  CHECK_THROWS_AS(block_on(*loop, mill::read_whole(memory, "mem:none")), mill::io_error);
 }
 
 TEST_CASE("the guide's cache is a store", "[guide]") {

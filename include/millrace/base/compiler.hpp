@@ -105,7 +105,6 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 /// Neither a virtual function nor a destructor can be a template, and g++ emits what they name, too. So these classes
 /// have a parameter that nothing uses, in both modes, and no others do:
 ///   s3/auth/credentials_provider.hpp    basic_fixed_credentials     get() is virtual, and a coroutine
-///   train/s3_rank_board.hpp              basic_s3_rank_board         its functions are virtual, and coroutines
 ///   shards/file_storage.hpp             basic_file_storage          read() is virtual, and is a coroutine or names one
 ///   shards/disk_cache.hpp               basic_disk_cache_storage    the same
 ///   shards/hedged_storage.hpp           basic_hedged_storage        the same

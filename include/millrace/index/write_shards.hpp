@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,8 +20,6 @@
 #include <millrace/flow/stream.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
-#include <millrace/s3/client.hpp>
-#include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
 
@@ -79,51 +76,25 @@ class shard_names {
   std::size_t hole_ = 0;
 };
 
-/// Where shards are written, and read again.
-class shard_target {
- public:
-  /// `to` is null for files.
-  shard_target(std::shared_ptr<const storage> from, std::shared_ptr<const s3::client> to)
-      : from_(std::move(from)), to_(std::move(to)) {}
-
-  /// configuration_error for names that it cannot write.
-  void check(const shard_names& names) const;
-  const std::shared_ptr<const storage>& from() const noexcept { return from_; }
-  /// The shards of these names that are there, by their numbers.
-  MILLRACE_COROUTINE task<std::vector<shard>> list(shard_names names) const;
-  /// The content of a small object; nullopt if it is not there.
-  MILLRACE_COROUTINE task<std::optional<std::string>> read(std::string url) const;
-  /// Stores an object, all of it or nothing; gives its ETag. `only_new`: one that is there is an error.
-  MILLRACE_COROUTINE task<std::string> put(std::string url, async_generator<bytes> content, bool only_new,
-                                           const write_shards_options& how) const;
-
- private:
-  std::shared_ptr<const storage> from_;
-  std::shared_ptr<const s3::client> to_;
-};
-
-template <class Store>
-shard_target target_of(const Store& store) {
-  if constexpr (std::is_same_v<Store, s3::client>) {
-    return shard_target(storage_of(store), std::make_shared<const s3::client>(store));
-  } else {
-    return shard_target(storage_of(store), nullptr);
-  }
-}
-
-/// Throws configuration_error for options that cannot work.
-void check_writing(const write_shards_options& how);
+/// configuration_error for options that cannot work, and where the store does not serve the names or cannot be written
+/// to.
+void check_writing(const storage& to, const shard_names& names, const write_shards_options& how);
 /// The most bytes that it holds beside a sample.
 std::size_t writing_bytes(const write_shards_options& how) noexcept;
 
 /// Throws archive_error unless reading gives the sample's names back as they are.
 void check_sample(const sample& s, std::string_view key_before, const shard_names& names, std::uint64_t number);
+/// The shards of these names that are there, by their numbers.
+MILLRACE_COROUTINE task<std::vector<shard>> written_shards(std::shared_ptr<const storage> to, shard_names names);
 /// configuration_error where a shard of this writer or the manifest is there.
-MILLRACE_COROUTINE task<void> refuse_what_is_there(shard_target to, shard_names names, write_shards_options how);
+MILLRACE_COROUTINE task<void> refuse_what_is_there(std::shared_ptr<const storage> to, shard_names names,
+                                                   write_shards_options how);
 
-MILLRACE_COROUTINE async_generator<written_shard> write_samples(async_generator<sample> in, shard_target to,
-                                                                shard_names names, write_shards_options how);
-MILLRACE_COROUTINE task<void> finish_written(shard_target to, shard_names names, write_shards_options how);
+MILLRACE_COROUTINE async_generator<written_shard> write_samples(async_generator<sample> in,
+                                                                std::shared_ptr<const storage> to, shard_names names,
+                                                                write_shards_options how);
+MILLRACE_COROUTINE task<void> finish_written(std::shared_ptr<const storage> to, shard_names names,
+                                             write_shards_options how);
 
 }  // namespace detail
 
@@ -132,16 +103,16 @@ MILLRACE_COROUTINE task<void> finish_written(shard_target to, shard_names names,
 ///     auto written = train | mill::write_shards(s3, "s3://corpus/train-{}.tar");
 ///     for (const mill::written_shard& s : rt.run(std::move(written))) log(s.url, s.samples, s.bytes);
 ///
-/// `store` is an s3::client or files(); `{}` in the name is the shard's number, of six digits or more. The members of a
-/// sample are named key.extension, in the order of its fields; the same samples give the same bytes. Empty entries of
-/// epochs() (weight 0) are left out.
+/// `store` is an s3::client, files() or any storage that can be written to; `{}` in the name is the shard's number, of
+/// six digits or more. The members of a sample are named key.extension, in the order of its fields; the same samples
+/// give the same bytes. Empty entries of epochs() (weight 0) are left out.
 ///
 /// A shard appears when all of it is stored, or not at all: an upload is completed at its end, in the order of the
-/// numbers; a file is written under another name, `.NAME.*.part`, synchronised and renamed. Beside each shard its index
-/// is written after it (`train-000000.tar.millrace.index`), made on the way, with a CRC32C for every field. After the
-/// last shard come the index of all (`train.millrace.index`: for dataset_options::index) and last a manifest
-/// (`train.millrace.json`: names, samples, bytes and ETags of the shards, their sums, and a fingerprint of the samples
-/// that does not depend on their order, nor on the shards' sizes and ETags). Listings of the library leave these out.
+/// numbers (storage::put()). Beside each shard its index is written after it (`train-000000.tar.millrace.index`), made
+/// on the way, with a CRC32C for every field. After the last shard come the index of all (`train.millrace.index`: for
+/// dataset_options::index) and last a manifest (`train.millrace.json`: names, samples, bytes and ETags of the shards,
+/// their sums, and a fingerprint of the samples that does not depend on their order, nor on the shards' sizes and
+/// ETags). Listings of the library leave these out.
 ///
 /// Going on: with .go_on, after a run that was killed or dropped, the input must be the same from its beginning. The
 /// shards that are there are counted by their indexes; a shard without one is read once. The samples that they hold are
@@ -155,13 +126,13 @@ MILLRACE_COROUTINE task<void> finish_written(shard_target to, shard_names names,
 /// and for names that would not be read back as they are: a dot or a capital letter where WebDataset's rules would cut
 /// or change them, control characters, more than 4,096 bytes, paths that begin with a slash or have a `..`.
 /// configuration_error for a shard, an index of all or a manifest that is there without .go_on, for a gap in the
-/// numbers, and for an input that is not the one of before. The store's own; io_error.
+/// numbers, for an input that is not the one of before, and for a store that cannot be written to. changed_error for a
+/// shard that another writer stores meanwhile. The store's own.
 template <class Store>
 auto write_shards(const Store& store, std::string pattern, write_shards_options options = {}) {
   detail::shard_names names(std::move(pattern));
-  detail::shard_target to = detail::target_of(store);
-  to.check(names);
-  detail::check_writing(options);
+  std::shared_ptr<const storage> to = detail::storage_of(store);
+  detail::check_writing(*to, names, options);
   return [to = std::move(to), names = std::move(names), options](async_generator<sample> in) {
     return stream<written_shard>(detail::write_samples(std::move(in), to, names, options))
         .named("write_shards")
@@ -176,9 +147,8 @@ auto write_shards(const Store& store, std::string pattern, write_shards_options 
 template <class Store>
 task<void> finish_shards(const Store& store, std::string pattern, write_shards_options options = {}) {
   detail::shard_names names(std::move(pattern));
-  detail::shard_target to = detail::target_of(store);
-  to.check(names);
-  detail::check_writing(options);
+  std::shared_ptr<const storage> to = detail::storage_of(store);
+  detail::check_writing(*to, names, options);
   return detail::finish_written(std::move(to), std::move(names), options);
 }
 

@@ -2,29 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
-#include <millrace/base/rng.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/executor.hpp>
@@ -36,10 +28,7 @@
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/samples_sum.hpp>
 #include <millrace/index/write_shards.hpp>
-#include <millrace/io/file.hpp>
 #include <millrace/memory/slab_pool.hpp>
-#include <millrace/s3/error.hpp>
-#include <millrace/shards/file_storage.hpp>
 #include <millrace/sync/channel.hpp>
 #include <millrace/sync/event.hpp>
 #include <millrace/tar/writer.hpp>
@@ -82,24 +71,6 @@ MILLRACE_INLINE std::string shard_names::beside(std::string_view name) const {
   return out.append(name);
 }
 
-MILLRACE_INLINE void shard_target::check(const shard_names& names) const {
-  const std::string& name = names.pattern();
-  const bool of_store = name.find("://") != std::string::npos;
-  const auto refuse = [&](const char* reason) {
-    throw configuration_error(std::string("write_shards: ") + reason, where{shown_url(name), std::nullopt, {}});
-  };
-  if (to_ == nullptr && of_store) refuse("files() writes paths; what writes to S3 is an s3::client");
-  if (to_ != nullptr && !from_->serves(name)) refuse("an s3::client writes URLs that begin with s3://");
-  if (to_ == nullptr && from_->over_network(name)) refuse("only an s3::client and files() can write");
-}
-
-MILLRACE_INLINE void check_writing(const write_shards_options& how) {
-  how.rank.check();
-  if (how.bytes == 0 || how.part == 0 || how.part > 5 * GiB || how.parts == 0) {
-    throw configuration_error("write_shards: .bytes, .part and .parts are 1 or more, and a part has 5 GiB at most");
-  }
-}
-
 /// Parts that hold a whole shard: 10,000 are the most.
 MILLRACE_INLINE std::size_t part_of(const write_shards_options& how) noexcept {
   return std::max<std::size_t>(how.part, static_cast<std::size_t>(how.bytes / 9000));
@@ -109,147 +80,31 @@ MILLRACE_INLINE std::size_t writing_bytes(const write_shards_options& how) noexc
   return multiplied(2 * part_of(how), added(how.parts, 2));
 }
 
-/// A file that is being written under another name, which it loses when it is complete. Dropped before, it is removed.
-class file_aside {
- public:
-  /// Of an earlier writer of the same file, what is left is removed: if it still writes, it will fail.
-  explicit file_aside(std::string path) : path_(std::move(path)) {
-    const std::size_t name = path_.rfind('/') + 1;
-    folder_ = name == 0 ? std::string(".") : path_.substr(0, name);
-    const std::string begin = '.' + path_.substr(name) + '.';
-    std::error_code error;
-    for (std::filesystem::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
-      const std::string other = at->path().filename().string();
-      const bool part = other.size() > begin.size() + 5 && other.compare(other.size() - 5, 5, ".part") == 0;
-      if (part && other.compare(0, begin.size(), begin) == 0) ::unlink((folder_ + '/' + other).c_str());
-    }
-    const std::uint64_t salt = mix64(reinterpret_cast<std::uintptr_t>(this));
-    aside_ = path_.substr(0, name) + begin + std::to_string(::getpid()) + '-' + std::to_string(salt) + ".part";
-    // Made here, and not by what opens it: that may still be on its way when this is dropped.
-    const int made = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (made < 0) throw io_error::of(errno, "the file cannot be made", where{aside_, std::nullopt, {}});
-    ::close(made);
-  }
-  file_aside(const file_aside&) = delete;
-  file_aside& operator=(const file_aside&) = delete;
-  ~file_aside() {
-    if (!aside_.empty()) ::unlink(aside_.c_str());
-  }
-
-  const std::string& aside() const noexcept { return aside_; }
-  /// After the file is written and synchronised.
-  void publish(bool only_new) {
-    const where at{path_, std::nullopt, {}};
-    if (only_new) {
-      // A link is made only where nothing has the name; a file system without links has renaming alone.
-      const bool linked = ::link(aside_.c_str(), path_.c_str()) == 0;
-      if (!linked && errno != EPERM && errno != ENOTSUP && errno != ENOSYS) {
-        throw io_error::of(errno, "the file cannot be given its name", at);
-      }
-      struct ::stat found {};
-      if (!linked && ::lstat(path_.c_str(), &found) == 0) {
-        throw io_error::of(EEXIST, "the file cannot be given its name", at);
-      }
-      if (linked) ::unlink(aside_.c_str());
-      if (!linked) rename(at);
-    } else {
-      rename(at);
-    }
-    aside_.clear();
-    const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool kept = folder >= 0 && ::fsync(folder) == 0;
-    const int why = errno;
-    if (folder >= 0) ::close(folder);
-    // Some file systems do not synchronise folders.
-    if (!kept && why != EINVAL && why != ENOTSUP) throw io_error::of(why, "the folder cannot be synchronised", at);
-  }
-
- private:
-  void rename(const where& at) {
-    if (::rename(aside_.c_str(), path_.c_str()) != 0) {
-      throw io_error::of(errno, "the file cannot be given its name", at);
-    }
-  }
-
-  std::string path_;
-  std::string folder_;
-  std::string aside_;
-};
-
-MILLRACE_COROUTINE task<std::string> put_file(std::string path, async_generator<bytes> content, bool only_new) {
-  file_aside to(path);
-  file_options how;
-  how.write = true;
-  file out = co_await file::open(to.aside(), how);
-  std::uint64_t at = 0;
-  while (std::optional<bytes> piece = co_await content.next()) {
-    const std::size_t size = piece->size();
-    co_await out.write_at(std::move(*piece), at);
-    at += size;
-  }
-  co_await out.sync();
-  co_await out.close();
-  to.publish(only_new);
-  co_return std::string();
-}
-
-MILLRACE_COROUTINE task<std::string> put_to_store(std::shared_ptr<const s3::client> to, std::string url,
-                                                  async_generator<bytes> content, s3::put_options how) {
-  stream<bytes> pieces(std::move(content));
-  const s3::object_info stored = co_await to->put(url, std::move(pieces), how);
-  co_return stored.etag;
-}
-
-MILLRACE_COROUTINE_BODY task<std::string> shard_target::put(std::string url, async_generator<bytes> content,
-                                                            bool only_new, const write_shards_options& how) const {
-  if (to_ == nullptr) return put_file(std::move(url), std::move(content), only_new);
-  s3::put_options o;
+MILLRACE_INLINE write_options writing_of(const write_shards_options& how, bool only_new) {
+  write_options o;
+  o.only_new = only_new;
   o.part = part_of(how);
   o.parts = how.parts;
-  o.window = multiplied(o.part, o.parts);
-  o.only_new = only_new;
-  return put_to_store(to_, std::move(url), std::move(content), o);
+  return o;
 }
 
-MILLRACE_COROUTINE task<std::vector<shard>> list_files(shard_names names) {
-  const std::string folder = names.folder();
-  std::vector<shard> found;
-  for (const std::string& name : names_in(folder)) {
-    std::string path = folder + name;
-    struct ::stat of {};
-    if (!names.number(path) || ::stat(path.c_str(), &of) != 0) continue;
-    found.emplace_back(std::move(path), static_cast<std::uint64_t>(of.st_size));
+MILLRACE_INLINE void check_writing(const storage& to, const shard_names& names, const write_shards_options& how) {
+  how.rank.check();
+  if (how.bytes == 0 || how.part == 0 || how.part > 5 * GiB || how.parts == 0) {
+    throw configuration_error("write_shards: .bytes, .part and .parts are 1 or more, and a part has 5 GiB at most");
   }
-  co_return std::move(found);
+  require_writing(to, names.url(how.first), writing_of(how, true));
 }
 
-MILLRACE_COROUTINE task<std::vector<shard>> list_objects_of(std::shared_ptr<const storage> from, shard_names names) {
-  std::vector<shard> found;
-  bool any = false;
-  async_generator<shard> all = from->list(names.prefix());
-  try {
-    while (std::optional<shard> s = co_await all.next()) {
-      any = true;
-      if (names.number(s->url)) found.push_back(std::move(*s));
-    }
-  } catch (const configuration_error&) {
-    if (any) throw;  // a listing of nothing is an error elsewhere
-  }
-  co_return std::move(found);
-}
-
-MILLRACE_COROUTINE_BODY task<std::vector<shard>> shard_target::list(shard_names names) const {
-  std::vector<shard> found;
-  if (to_ == nullptr) {
-    found = co_await list_files(names);
-  } else {
-    found = co_await list_objects_of(from_, names);
-  }
+MILLRACE_COROUTINE_BODY task<std::vector<shard>> written_shards(std::shared_ptr<const storage> to, shard_names names) {
+  std::vector<shard> found = co_await all_objects(std::move(to), names.prefix());
+  std::erase_if(found, [&](const shard& s) { return !names.number(s.url); });
   const auto number = [&](const shard& s) { return *names.number(s.url); };
   std::sort(found.begin(), found.end(), [&](const shard& a, const shard& b) { return number(a) < number(b); });
   co_return std::move(found);
 }
 
+/// The content of a small object; nullopt if it is not there.
 MILLRACE_COROUTINE task<std::optional<std::string>> read_small(std::shared_ptr<const storage> from, std::string url,
                                                                bool again) {
   std::string text;
@@ -259,11 +114,8 @@ MILLRACE_COROUTINE task<std::optional<std::string>> read_small(std::shared_ptr<c
       const bytes more = co_await source.read(text.size(), 8 * MiB);
       text += more.view();
     }
-  } catch (const s3::error& e) {
-    if (e.status() != 404 || e.code() == "NoSuchBucket") throw;
-    co_return std::nullopt;
-  } catch (const io_error& e) {
-    if (e.code() != std::errc::no_such_file_or_directory) throw;
+  } catch (const error& e) {
+    if (!is_not_there(e)) throw;
     co_return std::nullopt;
   }
   co_return std::optional<std::string>(std::move(text));
@@ -274,24 +126,13 @@ MILLRACE_INLINE std::shared_ptr<const shard_format> tar_as_written() {
   return tar_shards({.way = index_way::stream, .max_member = UINT64_MAX});
 }
 
-MILLRACE_COROUTINE_BODY task<std::optional<std::string>> shard_target::read(std::string url) const {
-  return read_small(from_, std::move(url), false);
-}
-
-MILLRACE_COROUTINE async_generator<bytes> text_in_parts(std::string text) {
-  for (std::size_t at = 0; at < text.size() || at == 0; at += MiB) {
-    bytes piece = bytes::copy(std::string_view(text).substr(at, MiB));
-    co_yield give(piece);
-  }
-}
-
 /// The index of a shard that is there: from its own file beside it, or by reading the shard, which then has one.
-MILLRACE_COROUTINE task<shard_index> index_of_written(shard_target to, shard_names names, shard s,
+MILLRACE_COROUTINE task<shard_index> index_of_written(std::shared_ptr<const storage> to, shard_names names, shard s,
                                                       write_shards_options how) {
   const std::string beside = shard_names::index_of(s.url);
   std::string reason = "has no index beside it";
   for (int attempt = 0; attempt < 2; ++attempt) {
-    std::optional<std::string> text = co_await read_small(to.from(), beside, attempt > 0);
+    std::optional<std::string> text = co_await read_small(to, beside, attempt > 0);
     if (!text) break;
     try {
       std::string_view rest = *text;
@@ -306,9 +147,8 @@ MILLRACE_COROUTINE task<shard_index> index_of_written(shard_target to, shard_nam
   log_line(co_await this_executor(), "millrace: write_shards: " + s.shown() + ' ' + reason + ": the shard is read");
   const std::string url = s.url;
   std::string name = url.substr(names.folder().size());
-  shard_index index = co_await index_shard(to.from(), std::move(s), std::move(name), tar_as_written());
-  async_generator<bytes> text = text_in_parts(index.text());
-  co_await to.put(beside, std::move(text), false, how);
+  shard_index index = co_await index_shard(to, std::move(s), std::move(name), tar_as_written());
+  co_await put_text(*to, beside, index.text(), writing_of(how, false));
   co_return std::move(index);
 }
 
@@ -374,7 +214,7 @@ MILLRACE_COROUTINE async_generator<bytes> parts_of(std::shared_ptr<shard_in_maki
 }
 
 /// Stores a shard, then its index.
-MILLRACE_COROUTINE task<written_shard> store_shard(shard_target to, shard_names names,
+MILLRACE_COROUTINE task<written_shard> store_shard(std::shared_ptr<const storage> to, shard_names names,
                                                    std::shared_ptr<shard_in_making> made, write_shards_options how) {
   written_shard out;
   out.number = made->number;
@@ -382,13 +222,9 @@ MILLRACE_COROUTINE task<written_shard> store_shard(shard_target to, shard_names 
   std::exception_ptr refused, failure;
   try {
     async_generator<bytes> content = parts_of(made);
-    out.etag = co_await to.put(made->url, std::move(content), true, how);
-  } catch (const s3::error& e) {
-    if (e.status() == 412) refused = std::current_exception();  // an object is there
-    failure = std::current_exception();
-  } catch (const io_error& e) {
-    if (e.code() == std::errc::file_exists) refused = std::current_exception();  // a file is
-    failure = std::current_exception();
+    out.etag = co_await to->put(made->url, std::move(content), writing_of(how, true));
+  } catch (const changed_error&) {  // an object is there
+    failure = refused = std::current_exception();
   } catch (...) {
     failure = std::current_exception();
   }
@@ -400,17 +236,16 @@ MILLRACE_COROUTINE task<written_shard> store_shard(shard_target to, shard_names 
   if (refused != nullptr) {
     // It was not there before. An attempt of ours may have got through, and its answer been lost: then the object has
     // what was sent.
-    std::vector<shard> all = co_await to.list(names);
+    std::vector<shard> all = co_await written_shards(to, names);
     std::erase_if(all, [&](const shard& s) { return s.url != out.url || s.size != out.bytes; });
     if (all.empty()) std::rethrow_exception(refused);
     std::string name = out.url.substr(names.folder().size());
-    there = co_await index_shard(to.from(), std::move(all.front()), std::move(name), tar_as_written());
+    there = co_await index_shard(to, std::move(all.front()), std::move(name), tar_as_written());
     out.etag = there->etag();
   }
   const shard_index index = made->index.finish(out.bytes, out.etag);
   if (there && !(*there == index)) std::rethrow_exception(refused);
-  async_generator<bytes> text = text_in_parts(index.text());
-  co_await to.put(shard_names::index_of(out.url), std::move(text), false, how);
+  co_await put_text(*to, shard_names::index_of(out.url), index.text(), writing_of(how, false));
   made->stored->set();
   co_return std::move(out);
 }
@@ -489,13 +324,14 @@ MILLRACE_INLINE std::vector<shard> own_shards(std::vector<shard> all, const shar
       where{shown_url(url), std::nullopt, {}});
 }
 
-MILLRACE_COROUTINE task<void> refuse_if_there(shard_target to, std::string url) {
-  const std::optional<std::string> text = co_await to.read(url);
+MILLRACE_COROUTINE task<void> refuse_if_there(std::shared_ptr<const storage> to, std::string url) {
+  const std::optional<std::string> text = co_await read_small(std::move(to), url, false);
   if (text) refuse_overwriting(url);
 }
 
-MILLRACE_COROUTINE_BODY task<void> refuse_what_is_there(shard_target to, shard_names names, write_shards_options how) {
-  const std::vector<shard> all = co_await to.list(names);
+MILLRACE_COROUTINE_BODY task<void> refuse_what_is_there(std::shared_ptr<const storage> to, shard_names names,
+                                                        write_shards_options how) {
+  const std::vector<shard> all = co_await written_shards(to, names);
   for (const shard& s : all) {
     const std::uint64_t number = *names.number(s.url);
     const bool own = number >= how.first && (number - how.first) % how.rank.world_size == how.rank.index;
@@ -523,14 +359,15 @@ MILLRACE_COROUTINE task<void> drop_samples(async_generator<sample>& in, const sh
   }
 }
 
-MILLRACE_COROUTINE_BODY async_generator<written_shard> write_samples(async_generator<sample> in, shard_target to,
+MILLRACE_COROUTINE_BODY async_generator<written_shard> write_samples(async_generator<sample> in,
+                                                                     std::shared_ptr<const storage> to,
                                                                      shard_names names, write_shards_options how) {
   const coroutine_context here = co_await this_context();
   std::uint64_t number = how.first + how.rank.index;
   std::string key;  // of the last sample
   std::uint64_t samples = 0;
   if (how.go_on) {
-    std::vector<shard> all = co_await to.list(names);
+    std::vector<shard> all = co_await written_shards(to, names);
     const std::vector<shard> own = own_shards(std::move(all), names, how, how.rank.index);
     for (const shard& s : own) {
       const shard_index index = co_await index_of_written(to, names, s, how);
@@ -643,8 +480,8 @@ MILLRACE_COROUTINE async_generator<shard> each_of(std::vector<shard> all) {
 }
 
 /// The indexes of shards, in their order, a few of them read ahead.
-MILLRACE_COROUTINE async_generator<shard_index> indexes_of(shard_target to, shard_names names, std::vector<shard> all,
-                                                           write_shards_options how) {
+MILLRACE_COROUTINE async_generator<shard_index> indexes_of(std::shared_ptr<const storage> to, shard_names names,
+                                                           std::vector<shard> all, write_shards_options how) {
   auto read = [&](shard s) { return index_of_written(to, names, std::move(s), how); };
   // Not from_range(), whose type is deduced: that would emit its coroutine here.
   stream<shard_index> indexes = stream<shard>(each_of(std::move(all))) | map_concurrent(read, {.limit = 8});
@@ -665,8 +502,9 @@ MILLRACE_COROUTINE async_generator<bytes> index_in_parts(std::string head, async
   throw index_error("the indexes of the shards have changed", where{shown_url(url), std::nullopt, {}});
 }
 
-MILLRACE_COROUTINE_BODY task<void> finish_written(shard_target to, shard_names names, write_shards_options how) {
-  std::vector<shard> all = co_await to.list(names);
+MILLRACE_COROUTINE_BODY task<void> finish_written(std::shared_ptr<const storage> to, shard_names names,
+                                                  write_shards_options how) {
+  std::vector<shard> all = co_await written_shards(to, names);
   if (all.empty()) {
     throw configuration_error("write_shards: no shard has this name",
                               where{shown_url(names.pattern()), std::nullopt, {}});
@@ -697,14 +535,13 @@ MILLRACE_COROUTINE_BODY task<void> finish_written(shard_target to, shard_names n
   const std::uint64_t length = head.length();
   async_generator<shard_index> second = indexes_of(to, names, std::move(all), how);
   async_generator<bytes> content = index_in_parts(head.text(), std::move(second), length, index_url);
-  co_await to.put(index_url, std::move(content), false, how);
+  co_await to->put(index_url, std::move(content), writing_of(how, false));
 
   std::string manifest = "{\n  \"version\": 1,\n  \"index\": ";
   append_json_text(manifest, std::string_view(index_url).substr(names.folder().size()));
   manifest += ",\n  \"samples\": " + std::to_string(samples) + ",\n  \"bytes\": " + std::to_string(size) +
               ",\n  \"fingerprint\": \"" + fingerprint.value().text() + "\",\n  \"shards\": [" + shards + "\n  ]\n}\n";
-  async_generator<bytes> text = text_in_parts(std::move(manifest));
-  co_await to.put(manifest_url, std::move(text), false, how);
+  co_await put_text(*to, manifest_url, std::move(manifest), writing_of(how, false));
 }
 
 }  // namespace millrace::detail

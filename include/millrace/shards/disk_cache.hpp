@@ -132,14 +132,11 @@ class disk_write_share {
 
 /// A store that caches another one on a local disk. See disk_cache().
 template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
-class basic_disk_cache_storage final : public storage {
+class basic_disk_cache_storage final : public forwarding_storage {
  public:
   basic_disk_cache_storage(std::shared_ptr<const storage> inner, std::shared_ptr<detail::disk_cache_state> state)
-      : inner_(std::move(inner)), state_(std::move(state)) {}
+      : forwarding_storage(std::move(inner)), state_(std::move(state)) {}
 
-  bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
-  bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
-  bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
   bool is_local(const shard& object, std::uint64_t offset, std::size_t length) const override {
     return state_->has(object, name_of(object.url), offset, length);
   }
@@ -148,14 +145,13 @@ class basic_disk_cache_storage final : public storage {
   std::uint64_t held_on_disk(const shard& object, std::uint64_t offset, std::uint64_t length) const override {
     return state_->held(name_of(object.url), offset, length);
   }
-  std::string host(std::string_view url) const override { return inner_->host(url); }
   async_generator<shard> list(std::string prefix) const override {
     state_->protect(name_of(prefix));
-    return inner_->list(std::move(prefix));
+    return this->inner()->list(std::move(prefix));
   }
   /// And what waits to be written.
   std::size_t keeps() const noexcept override {
-    return detail::added(inner_->keeps(), detail::disk_cache_state::most_writing);
+    return detail::added(this->inner()->keeps(), detail::disk_cache_state::most_writing);
   }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
@@ -184,9 +180,8 @@ class basic_disk_cache_storage final : public storage {
   static task<void> admit(std::shared_ptr<detail::disk_cache_state> state, std::shared_ptr<detail::disk_slots> slots,
                           detail::disk_slots::claim own, detail::disk_write_share share, detail::cached_version version,
                           std::uint64_t begin, std::uint64_t blocks, bytes data, bool compared);
-  std::string name_of(std::string_view url) const { return detail::cached_name(inner_->host(url), url); }
+  std::string name_of(std::string_view url) const { return detail::cached_name(this->inner()->host(url), url); }
 
-  const std::shared_ptr<const storage> inner_;
   const std::shared_ptr<detail::disk_cache_state> state_;
 };
 using disk_cache_storage = basic_disk_cache_storage<>;

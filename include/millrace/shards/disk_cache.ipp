@@ -243,7 +243,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
   std::shared_ptr<disk_slots> slots;
   if (ex.as_event_loop() != nullptr && length != 0) slots = state_->slots(ex);
   if (slots == nullptr) {
-    task<part> asking = detail::read_or_small(*inner_, small, std::move(object), std::move(etag), offset, length,
+    task<part> asking = detail::read_or_small(*this->inner(), small, std::move(object), std::move(etag), offset, length,
                                               std::move(slabs));
     part plain = co_await std::move(asking);
     co_return std::move(plain);
@@ -299,7 +299,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
   // write() takes the CRCs of grains from there. While the disk is too slow none are made: likely all is refused.
   if (own && state_->may_begin_write(wider)) pool = pool.summed();
   const time_point asked = ex.now();
-  task<part> asking = detail::read_or_small(*inner_, small, std::move(object), std::move(etag), begin, wider,
+  task<part> asking = detail::read_or_small(*this->inner(), small, std::move(object), std::move(etag), begin, wider,
                                             std::move(pool));
   part p = co_await std::move(asking);
   if (p.rest) co_return std::move(p);  // from its beginning on; the caller decides
@@ -325,7 +325,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
   }
   if (begun) {
     detail::disk_write_share share(state_, p.data.size());
-    const bool compared = p.whole && p.data.size() == *version.total && inner_->check(shard(url), p.etag);
+    const bool compared = p.whole && p.data.size() == *version.total && this->inner()->check(shard(url), p.etag);
     task<void> admission =
         admit(state_, slots, std::move(own), std::move(share), std::move(version), begin, blocks, p.data, compared);
     root_scope::of(ex).adopt(std::move(admission));
@@ -381,7 +381,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::read_again(shard object, s
       slots->forget(name_of(object.url), offset, offset + length);
     }
   }
-  part p = co_await inner_->read_again(std::move(object), std::move(etag), offset, length, std::move(slabs));
+  part p = co_await this->inner()->read_again(std::move(object), std::move(etag), offset, length, std::move(slabs));
   co_return std::move(p);
 }
 
@@ -443,10 +443,10 @@ class basic_disk_cache_storage<Unused>::comparison final : public object_check {
 
 template <class Unused>
 task<std::unique_ptr<object_check>> basic_disk_cache_storage<Unused>::check(shard object, std::string etag) const {
-  task<std::unique_ptr<object_check>> asking = inner_->check(object, etag);
+  task<std::unique_ptr<object_check>> asking = this->inner()->check(object, etag);
   if (!asking) return asking;  // it never keeps any
   std::string name = name_of(object.url);
-  return check_of(inner_, state_, std::move(name), std::move(object), std::move(etag));
+  return check_of(this->inner(), state_, std::move(name), std::move(object), std::move(etag));
 }
 
 template <class Unused>

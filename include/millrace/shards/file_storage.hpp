@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/async_generator.hpp>
@@ -21,8 +20,8 @@ struct file_storage_options {
   bool direct = false;  ///< O_DIRECT where the file system allows it: for data read once and larger than memory
 };
 
-/// Reads local files: paths and file:// URLs, by the loop's ring. A file that changes its size while it is read is an
-/// error; other changes cannot be noticed.
+/// Reads and writes local files: paths and file:// URLs, by the loop's ring. A file that changes its size while it is
+/// read is an error; other changes cannot be noticed, as files have no versions.
 template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
 class basic_file_storage final : public storage {
  public:
@@ -36,6 +35,13 @@ class basic_file_storage final : public storage {
   /// The files of a folder ("data/train/") or whose paths begin with `prefix`, those in folders below it included, with
   /// their sizes; without hidden ones, whose names begin with a dot. Or those that match it as a pattern of glob().
   async_generator<shard> list(std::string prefix) const override;
+  /// Without patterns and hidden files; a folder that is missing has none.
+  async_generator<shard> list_all(std::string prefix) const override;
+  /// Written under another name, `.NAME.*.part`, synchronised and renamed; folders that are missing are made. What a
+  /// writer of the same file has left, and is not running any more, is removed. Without ETags: configuration_error for
+  /// .if_match.
+  task<std::string> put(std::string url, async_generator<bytes> content, write_options how) const override;
+  task<void> remove(std::string url) const override;
 
  private:
   const file_storage_options options_;
@@ -52,8 +58,7 @@ MILLRACE_COROUTINE std::shared_ptr<const storage> files(file_storage_options opt
 namespace detail {
 
 MILLRACE_COROUTINE async_generator<shard> glob_files(std::string pattern);
-MILLRACE_COROUTINE async_generator<shard> files_below(std::string prefix);
-std::vector<std::string> names_in(const std::string& folder);
+MILLRACE_COROUTINE async_generator<shard> files_below(std::string prefix, bool all = false);
 void log_left_out(executor& ex, const std::string& index);
 
 }  // namespace detail

@@ -75,17 +75,11 @@ struct hedge_options {
 /// another connection, since the first one keeps its own. Both hold a slab: memory exceeds the bound of `fetch` by the
 /// parts that are requested twice at a time. A part fails when both requests have. See hedged().
 template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
-class basic_hedged_storage final : public storage {
+class basic_hedged_storage final : public forwarding_storage {
  public:
   basic_hedged_storage(std::shared_ptr<const storage> inner, const hedge_options& options)
-      : inner_(std::move(inner)), times_(options.factor, options.least, options.extra) {}
+      : forwarding_storage(std::move(inner)), times_(options.factor, options.least, options.extra) {}
 
-  bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
-  bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
-  std::size_t keeps() const noexcept override { return inner_->keeps(); }
-  task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override {
-    return inner_->check(std::move(object), std::move(etag));
-  }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
     return read_hedged(false, std::move(object), std::move(etag), offset, length, std::move(slabs));
@@ -93,20 +87,6 @@ class basic_hedged_storage final : public storage {
   task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
     return read_hedged(true, std::move(object), std::move(etag), 0, length, std::move(slabs));
   }
-  task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
-                        slab_pool slabs) const override {
-    return inner_->read_again(std::move(object), std::move(etag), offset, length, std::move(slabs));
-  }
-  bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
-  bool is_local(const shard& object, std::uint64_t offset, std::size_t length) const override {
-    return inner_->is_local(object, offset, length);
-  }
-  std::uint64_t caches_on_disk(std::string_view url) const override { return inner_->caches_on_disk(url); }
-  std::uint64_t held_on_disk(const shard& object, std::uint64_t offset, std::uint64_t length) const override {
-    return inner_->held_on_disk(object, offset, length);
-  }
-  std::string host(std::string_view url) const override { return inner_->host(url); }
-  async_generator<shard> list(std::string prefix) const override { return inner_->list(std::move(prefix)); }
 
  private:
   struct answer;
@@ -114,7 +94,6 @@ class basic_hedged_storage final : public storage {
                          slab_pool slabs) const;
   static task<void> ask(task<part> reading, answer& to);
 
-  const std::shared_ptr<const storage> inner_;
   mutable detail::part_times times_;
 };
 using hedged_storage = basic_hedged_storage<>;

@@ -87,7 +87,7 @@ task<storage::part> basic_hedged_storage<Unused>::read_hedged(bool small, shard 
   const time_point begun = here.get_executor().now();
   answer first;
   answer second;
-  task<void> asking = ask(detail::read_or_small(*inner_, small, object, etag, offset, length, slabs), first);
+  task<void> asking = ask(detail::read_or_small(*this->inner(), small, object, etag, offset, length, slabs), first);
   // void, by a name that hangs on the class's parameter: for any other, what any_of() makes is emitted wherever this
   // header is included.
   using nothing = std::conditional_t<std::is_void_v<Unused>, void, Unused>;
@@ -96,7 +96,8 @@ task<storage::part> basic_hedged_storage<Unused>::read_hedged(bool small, shard 
   if (patience) co_await any_of(asked.ended(), sleep_for(*patience));
   if (patience && !asked.done() && times_.take()) {
     if (detail::runtime_counts* const counts = here.runtime().counts()) counts->hedges.add();
-    asking = ask(detail::read_or_small(*inner_, small, std::move(object), std::move(etag), offset, length, slabs),
+    asking = ask(detail::read_or_small(*this->inner(), small, std::move(object), std::move(etag), offset, length,
+                                       slabs),
                  second);
     spawned<nothing> again(here, std::move(asking));
     co_await any_of(asked.ended(), again.ended());

@@ -27,17 +27,12 @@ struct resident_options {
 
 /// A store that caches another one in memory. See resident().
 template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
-class basic_resident_storage final : public storage {
+class basic_resident_storage final : public forwarding_storage {
  public:
   basic_resident_storage(std::shared_ptr<const storage> inner, const resident_options& options)
-      : inner_(std::move(inner)), most_(options.bytes) {}
+      : forwarding_storage(std::move(inner)), most_(options.bytes) {}
 
-  bool serves(std::string_view url) const noexcept override { return inner_->serves(url); }
-  bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
   std::size_t keeps() const noexcept override { return most_; }
-  task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override {
-    return inner_->check(std::move(object), std::move(etag));
-  }
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
     return find_or_read(false, std::move(object), std::move(etag), offset, length, std::move(slabs));
@@ -48,16 +43,11 @@ class basic_resident_storage final : public storage {
   /// What is kept of these bytes is replaced.
   task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         slab_pool slabs) const override;
-  bool over_network(std::string_view url) const noexcept override { return inner_->over_network(url); }
-  bool is_local(const shard& object, std::uint64_t offset, std::size_t length) const override {
-    return inner_->is_local(object, offset, length);
+  /// What is kept of the object that is replaced is dropped, also by remove().
+  task<std::string> put(std::string url, async_generator<bytes> content, write_options how) const override {
+    return then_drop(this->inner()->put(url, std::move(content), how), url);
   }
-  std::uint64_t caches_on_disk(std::string_view url) const override { return inner_->caches_on_disk(url); }
-  std::uint64_t held_on_disk(const shard& object, std::uint64_t offset, std::uint64_t length) const override {
-    return inner_->held_on_disk(object, offset, length);
-  }
-  std::string host(std::string_view url) const override { return inner_->host(url); }
-  async_generator<shard> list(std::string prefix) const override { return inner_->list(std::move(prefix)); }
+  task<void> remove(std::string url) const override { return then_drop(this->inner()->remove(url), url); }
 
   /// Bytes that are kept now. Any thread.
   std::size_t kept() const;
@@ -87,10 +77,11 @@ class basic_resident_storage final : public storage {
   /// False the first time that there was no room for all of it.
   bool keep(const shard& object, std::uint64_t offset, const part& read) const;
   void drop(object_kept& object) const noexcept;
+  template <class T>
+  task<T> then_drop(task<T> writing, std::string url) const;
   /// Puts these bytes in the place of those that are kept.
   void replace(const shard& object, std::uint64_t offset, const part& read) const;
 
-  const std::shared_ptr<const storage> inner_;
   const std::size_t most_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::string, object_kept> objects_;  // by URL

@@ -47,7 +47,8 @@ task<storage::part> basic_resident_storage<Unused>::find_or_read(bool small, sha
   constexpr std::size_t block = 512;
   std::size_t more = (length + block - 1) / block * block;
   if (!object.size || offset + more > *object.size || more > slabs.slab_bytes()) more = length;
-  task<part> asking = detail::read_or_small(*inner_, small, object, std::move(etag), offset, more, std::move(slabs));
+  task<part> asking =
+      detail::read_or_small(*this->inner(), small, object, std::move(etag), offset, more, std::move(slabs));
   part p = co_await std::move(asking);
   if (!p.rest && !keep(object, offset, p)) {
     detail::log_line(ex, "millrace: resident: " + format_bytes(static_cast<double>(most_)) +
@@ -65,7 +66,7 @@ task<storage::part> basic_resident_storage<Unused>::find_or_read(bool small, sha
 template <class Unused>
 task<storage::part> basic_resident_storage<Unused>::read_again(shard object, std::string etag, std::uint64_t offset,
                                                                std::size_t length, slab_pool slabs) const {
-  part p = co_await inner_->read_again(object, std::move(etag), offset, length, std::move(slabs));
+  part p = co_await this->inner()->read_again(object, std::move(etag), offset, length, std::move(slabs));
   if (!p.rest) replace(object, offset, p);
   co_return std::move(p);
 }
@@ -159,6 +160,20 @@ template <class Unused>
 void basic_resident_storage<Unused>::drop(object_kept& object) const noexcept {
   for (const auto& [begin, data] : object.ranges) kept_ -= data.size();
   object.ranges.clear();
+}
+
+template <class Unused>
+template <class T>
+task<T> basic_resident_storage<Unused>::then_drop(task<T> writing, std::string url) const {
+  const auto forget_it = [&](std::nullptr_t) {
+    const std::lock_guard lock(mutex_);
+    const auto known = objects_.find(url);
+    if (known == objects_.end()) return;
+    drop(known->second);
+    objects_.erase(known);
+  };
+  const std::shared_ptr<void> at_end(nullptr, forget_it);  // also where it fails: it may be written then
+  co_return co_await std::move(writing);
 }
 
 template <class Unused>

@@ -18,7 +18,7 @@
 namespace millrace::inline MILLRACE_ABI {
 
 /// Reads s3:// URLs by signed ranged GETs, every part with If-Match once an ETag is known. Objects are compared with
-/// the checksums that the store keeps of them, unless config::validate_checksums is off.
+/// the checksums that the store keeps of them, unless config::validate_checksums is off. Writes as s3::client::put().
 template <class Unused = void>  // coroutines are virtual: see MILLRACE_COROUTINE
 class basic_s3_storage final : public storage {
  public:
@@ -42,12 +42,15 @@ class basic_s3_storage final : public storage {
   }
   task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override;
   async_generator<shard> list(std::string prefix) const override { return client_.list(prefix).generator(); }
+  task<std::string> put(std::string url, async_generator<bytes> content, write_options how) const override;
+  task<void> remove(std::string url) const override { return client_.remove(url); }
 
  private:
   class comparison;
   task<part> read_over(shard object, std::string etag, std::uint64_t offset, std::size_t length, slab_pool slabs,
                        s3::get_options options) const;
   task<std::unique_ptr<object_check>> ask(shard object, std::string etag) const;
+  static task<std::string> stored(task<s3::object_info> storing);
 
   const s3::client client_;
 };

@@ -12,6 +12,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/s3/ops/get_object.hpp>
 #include <millrace/shards/s3_storage.hpp>
@@ -76,6 +77,30 @@ task<std::unique_ptr<object_check>> basic_s3_storage<Unused>::ask(shard object, 
   std::unique_ptr<s3::object_checksum> kept = co_await client_.checksum(object.url, std::move(etag));
   if (kept != nullptr) result = std::make_unique<comparison>(std::move(kept));
   co_return std::move(result);
+}
+
+template <class Unused>
+task<std::string> basic_s3_storage<Unused>::put(std::string url, async_generator<bytes> content,
+                                                write_options how) const {
+  s3::put_options o;
+  o.part = how.part;
+  o.parts = how.parts;
+  o.window = detail::multiplied(how.part, how.parts);
+  o.only_new = how.only_new;
+  o.if_match = how.if_match;
+  return stored(client_.put(url, stream<bytes>(std::move(content)), o));
+}
+
+template <class Unused>
+task<std::string> basic_s3_storage<Unused>::stored(task<s3::object_info> storing) {
+  try {
+    s3::object_info info = co_await std::move(storing);
+    co_return std::move(info.etag);
+  } catch (const s3::error& e) {
+    // The object is there, or is another version, or none.
+    if (e.status() != 412 && e.code() != "NoSuchKey") throw;
+    throw changed_error(e.reason(), where{e.object(), e.offset(), {}});
+  }
 }
 
 #if defined(MILLRACE_SEPARATE_COMPILATION)

@@ -10,10 +10,14 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
+#include <millrace/base/error.hpp>
 #include <millrace/base/running_crc.hpp>
+#include <millrace/base/short_text.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -69,8 +73,18 @@ class object_check {
   virtual task<void> compare(std::uint64_t delivered) = 0;
 };
 
-/// Reads objects by parts: the store that `fetch` reads from. Stateless towards its callers: read() may be called from
-/// several loops at once and for many parts at a time; each call runs on the executor that awaits it.
+/// How an object is written: see storage::put().
+struct write_options {
+  bool only_new = false;  ///< an object that is there is left alone
+  short_text<256> if_match =
+      {};                      ///< an ETag, as the store spells it: the object is replaced only while it has this one
+  std::size_t part = 8 * MiB;  ///< bytes of a part, where the store takes an object by parts
+  std::size_t parts = 4;       ///< held at once: the one that is being filled and those on their way
+};
+
+/// Reads objects by parts, and writes them: the store that `fetch` reads from, and that shards, indexes, checkpoints
+/// and the words of a rank_group are put into. Stateless towards its callers: all functions may be called from several
+/// loops at once and many times at a time; each call runs on the executor that awaits it, and does nothing before that.
 class storage {
  public:
   /// The result of reading a part of an object.
@@ -96,7 +110,8 @@ class storage {
 
   /// Bytes [offset, offset + length) of `object`, into one slab of `slabs`; `length` is at most a slab. When `etag` is
   /// not empty the object must still be that version. Throws an error that names the object and the offset if the part
-  /// cannot be read completely. Dropping the task ends the transfer.
+  /// cannot be read completely: for an object that is not there an io_error of ENOENT, or an s3::error or http::error
+  /// of 404. Dropping the task ends the transfer.
   virtual task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                           slab_pool slabs) const = 0;
 
@@ -146,12 +161,65 @@ class storage {
   /// The most bytes of objects that it caches in memory: counted by run_options::budget.
   virtual std::size_t keeps() const noexcept { return 0; }
 
-  /// Source: the objects whose URLs begin with `prefix`, in any order, without an index that lies among them: what a
-  /// dataset of a prefix reads. Returns an empty generator if the store cannot list.
+  /// Source: the objects whose URLs begin with `prefix`, in any order: what a dataset of a prefix reads, which leaves
+  /// out indexes that lie among them. Returns an empty generator if the store cannot list.
   MILLRACE_INLINE virtual async_generator<shard> list(std::string prefix) const;
+  /// Source: the objects whose URLs begin with `prefix`, letter for letter: what a writer looks for. An object that was
+  /// put before is among them, one that was removed is not. By default it calls list(), whose configuration_error,
+  /// before any object, says that there are none.
+  MILLRACE_INLINE virtual async_generator<shard> list_all(std::string prefix) const;
+
+  /// Stores what `content` gives, to its end, as one object, in place of one that is there; gives its ETag, empty when
+  /// the store has none. The object appears when all of it is stored, or not at all: also where the task is dropped or
+  /// `content` throws. changed_error where a condition of `how` does not hold, and nothing has changed then. By default
+  /// the call itself throws a configuration_error: the store cannot be written to.
+  MILLRACE_INLINE virtual task<std::string> put(std::string url, async_generator<bytes> content,
+                                                write_options how) const;
+  /// Deletes an object; one that is not there is fine. By default as put().
+  MILLRACE_INLINE virtual task<void> remove(std::string url) const;
 
   /// Whether read() may give a sequential rest, which lives on the loop that read the first part.
   virtual bool may_be_sequential() const noexcept { return false; }
+};
+
+/// A storage that passes every call to another one. A decorator derives from it and overrides what it changes. One
+/// that changes how objects are read overrides read(), read_small() and read_again(): each of them passes to the
+/// same function of the other storage.
+class forwarding_storage : public storage {
+ public:
+  bool serves(std::string_view url) const noexcept override { return target(url).serves(url); }
+  MILLRACE_INLINE task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                                  slab_pool slabs) const override;
+  MILLRACE_INLINE task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                                        slab_pool slabs) const override;
+  MILLRACE_INLINE task<part> read_small(shard object, std::string etag, std::size_t length,
+                                        slab_pool slabs) const override;
+  std::string host(std::string_view url) const override { return target(url).host(url); }
+  bool over_network(std::string_view url) const noexcept override { return target(url).over_network(url); }
+  bool is_local(const shard& object, std::uint64_t offset, std::size_t length) const override {
+    return target(object.url).is_local(object, offset, length);
+  }
+  std::uint64_t caches_on_disk(std::string_view url) const override { return target(url).caches_on_disk(url); }
+  std::uint64_t held_on_disk(const shard& object, std::uint64_t offset, std::uint64_t length) const override {
+    return target(object.url).held_on_disk(object, offset, length);
+  }
+  MILLRACE_INLINE task<std::unique_ptr<object_check>> check(shard object, std::string etag) const override;
+  std::size_t keeps() const noexcept override { return inner_->keeps(); }
+  MILLRACE_INLINE async_generator<shard> list(std::string prefix) const override;
+  MILLRACE_INLINE async_generator<shard> list_all(std::string prefix) const override;
+  MILLRACE_INLINE task<std::string> put(std::string url, async_generator<bytes> content,
+                                        write_options how) const override;
+  MILLRACE_INLINE task<void> remove(std::string url) const override;
+  bool may_be_sequential() const noexcept override { return inner_->may_be_sequential(); }
+
+ protected:
+  explicit forwarding_storage(std::shared_ptr<const storage> inner) : inner_(std::move(inner)) {}
+  const std::shared_ptr<const storage>& inner() const noexcept { return inner_; }
+  /// The storage that calls about this URL go to: the inner one, unless this is overridden.
+  virtual const storage& target(std::string_view /*url*/) const noexcept { return *inner_; }
+
+ private:
+  const std::shared_ptr<const storage> inner_;
 };
 
 }  // namespace millrace
@@ -164,6 +232,16 @@ inline task<storage::part> read_or_small(const storage& from, bool small, shard 
   if (small) return from.read_small(std::move(object), std::move(etag), length, std::move(slabs));
   return from.read(std::move(object), std::move(etag), offset, length, std::move(slabs));
 }
+
+/// Whether a store says that an object is not there: see storage::read().
+bool is_not_there(const error& e) noexcept;
+/// configuration_error where this URL cannot be written to, or not so. Begins nothing.
+void require_writing(const storage& to, const std::string& url, const write_options& how = {});
+/// All that storage::list_all() gives. configuration_error for a store that cannot list.
+MILLRACE_COROUTINE task<std::vector<shard>> all_objects(std::shared_ptr<const storage> from, std::string prefix);
+/// Stores a text as an object; gives its ETag.
+MILLRACE_COROUTINE task<std::string> put_text(const storage& to, std::string url, std::string text,
+                                              const write_options& how = {});
 
 /// The store that a user's argument stands for: a storage, or the result of as_storage(), a function beside its type.
 template <class Store>

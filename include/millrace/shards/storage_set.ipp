@@ -16,6 +16,20 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
+namespace detail {
+/// The store of the URLs that none of a set serves.
+class no_storage final : public storage {
+ public:
+  bool serves(std::string_view) const noexcept override { return false; }
+  task<part> read(shard object, std::string, std::uint64_t offset, std::size_t, slab_pool) const override {
+    throw configuration_error("no store is configured for this URL", where{object.shown(), offset, std::string()});
+  }
+};
+}  // namespace detail
+
+MILLRACE_INLINE storage_set::storage_set(std::vector<std::shared_ptr<const storage>> stores)
+    : forwarding_storage(std::make_shared<const detail::no_storage>()), stores_(std::move(stores)) {}
+
 MILLRACE_INLINE bool storage_set::may_be_sequential() const noexcept {
   for (const auto& s : stores_) {
     if (s->may_be_sequential()) return true;
@@ -29,45 +43,11 @@ MILLRACE_INLINE std::size_t storage_set::keeps() const noexcept {
   return all;
 }
 
-MILLRACE_INLINE task<storage::part> storage_set::read(shard object, std::string etag, std::uint64_t offset,
-                                                      std::size_t length, slab_pool slabs) const {
-  const storage* s = find(object.url);
-  if (s == nullptr) {
-    throw configuration_error("no store is configured for this URL", where{object.shown(), offset, std::string()});
-  }
-  return s->read(std::move(object), std::move(etag), offset, length, std::move(slabs));
-}
-
-MILLRACE_INLINE task<storage::part> storage_set::read_again(shard object, std::string etag, std::uint64_t offset,
-                                                            std::size_t length, slab_pool slabs) const {
-  const storage* s = find(object.url);
-  if (s == nullptr) return read(std::move(object), std::move(etag), offset, length, std::move(slabs));  // says so
-  return s->read_again(std::move(object), std::move(etag), offset, length, std::move(slabs));
-}
-
-MILLRACE_INLINE task<storage::part> storage_set::read_small(shard object, std::string etag, std::size_t length,
-                                                            slab_pool slabs) const {
-  const storage* s = find(object.url);
-  if (s == nullptr) return read(std::move(object), std::move(etag), 0, length, std::move(slabs));  // says so
-  return s->read_small(std::move(object), std::move(etag), length, std::move(slabs));
-}
-
-MILLRACE_INLINE task<std::unique_ptr<object_check>> storage_set::check(shard object, std::string etag) const {
-  const storage* s = find(object.url);
-  if (s == nullptr) return task<std::unique_ptr<object_check>>();  // read() says so
-  return s->check(std::move(object), std::move(etag));
-}
-
-MILLRACE_INLINE async_generator<shard> storage_set::list(std::string prefix) const {
-  const storage* s = find(prefix);
-  return s == nullptr ? async_generator<shard>() : s->list(std::move(prefix));
-}
-
-MILLRACE_INLINE const storage* storage_set::find(std::string_view url) const noexcept {
+MILLRACE_INLINE const storage& storage_set::target(std::string_view url) const noexcept {
   for (const auto& s : stores_) {
-    if (s->serves(url)) return s.get();
+    if (s->serves(url)) return *s;
   }
-  return nullptr;
+  return *inner();
 }
 
 }  // namespace millrace

@@ -33,6 +33,7 @@
 #include <millrace/index/sample_index_builder.hpp>
 #include <millrace/order/detail/words.hpp>
 #include <millrace/order/rank_share.hpp>
+#include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/shards/storage_set.hpp>
 #include <millrace/train/dataset.hpp>
@@ -204,7 +205,9 @@ async_generator<Shard> list_shards(std::shared_ptr<dataset_state> data) {
   const bool keep = data->of == dataset_state::source::stream && source;
   if (source) {
     while (std::optional<Shard> s = co_await source.next()) {
-      if (keep) {
+      if (data->of == dataset_state::source::prefix && is_index_beside(data->prefix, s->url)) {
+        log_left_out(co_await this_executor(), s->url);
+      } else if (keep) {
         all.push_back(std::move(*s));
       } else {
         co_yield give(*s);

@@ -15,6 +15,7 @@
 #include <millrace/coro/task.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/flow/stream.hpp>
+#include <millrace/shards/storage.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
 
@@ -35,23 +36,6 @@ class rank_setting {
   std::uint64_t value = 0;  ///< what is compared
   /// What the error shows in place of the number: of a digest, what it is the digest of. The last 256 bytes are shown.
   std::string text = {};
-};
-
-/// A few small objects that all ranks see: where a rank_group by the store keeps its words. Names have no prefix. Calls
-/// may be under way at once, on several loops.
-class rank_board {
- public:
-  virtual ~rank_board() = default;
-  /// How messages name it, without secrets.
-  virtual std::string shown() const = 0;
-  /// Stores an object, also in place of one.
-  virtual task<void> put(std::string name, std::string text) const = 0;
-  /// What an object holds; empty if there is none.
-  virtual task<std::string> get(std::string name) const = 0;
-  /// The names that begin with `folder`. An object that was stored before is among them, one that was removed is not.
-  virtual task<std::vector<std::string>> list(std::string folder) const = 0;
-  /// Deletes an object; one that is not there is fine.
-  virtual task<void> remove(std::string name) const = 0;
 };
 
 /// Of a group by the store.
@@ -80,8 +64,8 @@ struct rank_group_options {
 /// taken for an answer; the next start removes it. A rank that does not come is an error, after .timeout, which names
 /// it; a line in the log says after 30 s who is missing. Of two processes that give one index at most one trains: it is
 /// an error on all ranks, and on the process that came later: at once if both come in time, else in the next round (a
-/// comparison, a step of equal_batches) of the group that is complete. The store must show at once what was stored (S3
-/// does).
+/// comparison, a step of equal_batches) of the group that is complete. The store must show at once what was stored: S3
+/// and local file systems do, NFS only after some seconds.
 ///
 /// Copies are the same group. A group of one process asks nothing. Calls from several threads are allowed where the
 /// program makes them in the same order on all ranks.
@@ -92,12 +76,14 @@ class rank_group {
   /// By a function of the program, which may be empty for one process; else that is a usage_error. `mine` is the
   /// process's number among those that the function gathers of.
   rank_group(const rank& mine, gather_words gather);
-  /// By objects with this prefix, `s3://bucket/folder/`: of an s3::client, <millrace/train/s3_rank_board.hpp>.
+  /// By objects with this prefix, which is a folder (`s3://bucket/folder/`), in a store that can be written to: an
+  /// s3::client, files() of a file system that all processes see, or any storage whose list_all() is right at once.
+  /// configuration_error for another prefix, and for a store that cannot be written to.
   template <class Store>
   rank_group(const rank& mine, const Store& store, std::string prefix, const rank_group_options& options = {})
-      : rank_group(mine, as_rank_board(store, std::move(prefix)), options) {}
-  /// By objects kept otherwise.
-  rank_group(const rank& mine, std::shared_ptr<const rank_board> board, const rank_group_options& options = {});
+      : rank_group(mine, detail::storage_of(store), std::move(prefix), options) {}
+  rank_group(const rank& mine, std::shared_ptr<const storage> store, std::string prefix,
+             const rank_group_options& options = {});
 
   /// Which share of the samples this process takes, of how many: the process's number, unless replica() gave another.
   const rank& mine() const noexcept { return mine_; }

@@ -23,12 +23,16 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/data/hash128.hpp>
+#include <millrace/data/shard.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/memory/slab_pool.hpp>
+#include <millrace/shards/storage.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/text/text.hpp>
 #include <millrace/train/rank_group.hpp>
@@ -36,6 +40,57 @@
 namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
+
+/// A few small objects that all ranks see, in a folder of a store: where a group by the store keeps its words. Names
+/// have no prefix.
+class rank_board {
+ public:
+  rank_board(std::shared_ptr<const storage> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix)) {
+    if (prefix_.empty() || prefix_.back() != '/') {
+      throw configuration_error("rank_group: the prefix must be a folder, with '/' at its end",
+                                where{shown(), std::nullopt, {}});
+    }
+    require_writing(*store_, prefix_ + "roll/");
+  }
+
+  std::string shown() const { return shown_url(prefix_); }
+  /// Also in place of one.
+  MILLRACE_COROUTINE task<std::string> put(std::string name, std::string text) const {
+    return put_text(*store_, prefix_ + name, std::move(text));
+  }
+  /// Empty if there is none.
+  MILLRACE_COROUTINE task<std::string> get(std::string name) const {
+    constexpr std::size_t most = 256 * KiB;
+    const slab_pool slabs(most);
+    const shard object(prefix_ + name);
+    std::string text;
+    try {
+      storage::part p = co_await store_->read_small(object, std::string(), most, slabs);
+      text = p.data.view();
+      while (p.total && text.size() < *p.total) {
+        p = co_await store_->read(object, p.etag, text.size(), most, slabs);
+        text += p.data.view();
+      }
+    } catch (const error& e) {
+      if (!is_not_there(e)) throw;
+      text.clear();
+    }
+    co_return std::move(text);
+  }
+  /// The names that begin with `folder`. An object that was stored before is among them, one that was removed is not.
+  MILLRACE_COROUTINE task<std::vector<std::string>> list(std::string folder) const {
+    std::vector<std::string> names;
+    const std::vector<shard> all = co_await all_objects(store_, prefix_ + folder);
+    for (const shard& s : all) names.push_back(s.url.substr(prefix_.size()));
+    co_return std::move(names);
+  }
+  task<void> remove(std::string name) const { return store_->remove(prefix_ + name); }
+
+ private:
+  const std::shared_ptr<const storage> store_;
+  const std::string prefix_;
+};
 
 /// What the copies of a group share.
 class group_core {
@@ -172,9 +227,9 @@ MILLRACE_INLINE std::vector<std::uint64_t> parse_words(std::string_view text) {
   return words;
 }
 
-/// Of the name "in/ROUND/INDEX.WORLD.NONCE".
+/// Of the name "in/ROUND+INDEX.WORLD.NONCE", or "roll/INDEX.WORLD.NONCE".
 MILLRACE_INLINE std::optional<board_claim> claim_of(const std::string& name) {
-  const std::string_view last = std::string_view(name).substr(name.rfind('/') + 1);
+  const std::string_view last = std::string_view(name).substr(name.find_last_of("/+") + 1);
   const std::size_t one = std::min(last.find('.'), last.size());
   const std::size_t two = std::min(last.find('.', one + 1), last.size());
   const auto index = text::parse_decimal<std::uint32_t>(last.substr(0, one));
@@ -316,7 +371,7 @@ task<void> close_round(std::shared_ptr<group_core> core, Text round, bool leftov
   executor& ex = co_await this_executor();
   const std::shared_ptr<const rank_board> board = core->board;
   const time_point end = added(ex.now(), std::chrono::seconds(10));
-  const Text inbox = "in/" + round + '/';
+  const Text inbox = "in/" + round + '+';
   for (;;) {
     std::vector<std::string> unread = co_await board->list(inbox);
     if (unread.empty()) break;
@@ -380,9 +435,9 @@ task<std::vector<Word>> gather_at_rank_0(std::shared_ptr<group_core> core, std::
       const std::string other = name.substr(5, name.size() - 10);
       if (std::find(answered.begin(), answered.end(), other) != answered.end()) continue;
       answered.push_back(other);
-      co_await board->put("in/" + other + "/0." + std::to_string(core->process.world_size) + '.' + core->nonce, "0");
+      co_await board->put("in/" + other + "+0." + std::to_string(core->process.world_size) + '.' + core->nonce, "0");
     }
-    const std::vector<std::string> names = co_await board->list("in/" + mine + '/');
+    const std::vector<std::string> names = co_await board->list("in/" + mine + '+');
     claims.clear();
     for (const std::string& name : names) {
       if (std::optional<board_claim> c = claim_of(name)) claims.push_back(std::move(*c));
@@ -391,7 +446,7 @@ task<std::vector<Word>> gather_at_rank_0(std::shared_ptr<group_core> core, std::
       const std::string other = c.nonce + '.' + round;
       if (c.index != 0 || std::find(answered.begin(), answered.end(), other) != answered.end()) continue;
       answered.push_back(other);
-      co_await board->put("in/" + other + "/0." + std::to_string(core->process.world_size) + '.' + core->nonce, "0");
+      co_await board->put("in/" + other + "+0." + std::to_string(core->process.world_size) + '.' + core->nonce, "0");
     }
     wrong = refusal.empty() ? wrong_claims(*core, claims) : refusal;
     const std::vector<std::uint32_t> missing = missing_ranks(*core, claims);
@@ -498,7 +553,7 @@ task<std::vector<Word>> gather_at_others(std::shared_ptr<group_core> core, std::
       if (ends(opened)) {
         const std::string its = name.substr(5, name.size() - 10);
         if (has(answered, its)) continue;
-        co_await board->put("in/" + its + '/' + mine, sent);
+        co_await board->put("in/" + its + '+' + mine, sent);
         answered.push_back(its);
         wait.begin_anew(std::chrono::seconds(10));
       } else if (ends(closed)) {
@@ -519,7 +574,7 @@ task<std::vector<Word>> gather_at_others(std::shared_ptr<group_core> core, std::
     }
     co_await sleep_for(wait.next_pause());
   }
-  for (const std::string& its : answered) old.push_back("in/" + its + '/' + mine);
+  for (const std::string& its : answered) old.push_back("in/" + its + '+' + mine);
   root_scope::of(ex).adopt(remove_all<std::string>(board, std::move(old)));
   const where at{board->shown(), std::nullopt, {}};
   if (all.empty()) {
@@ -590,11 +645,12 @@ MILLRACE_INLINE rank_group::rank_group(const rank& mine, gather_words gather)
   }
 }
 
-MILLRACE_INLINE rank_group::rank_group(const rank& mine, std::shared_ptr<const rank_board> board,
+MILLRACE_INLINE rank_group::rank_group(const rank& mine, std::shared_ptr<const storage> store, std::string prefix,
                                        const rank_group_options& options)
-    : core_(std::make_shared<detail::group_core>(mine, gather_words(), std::move(board), options.timeout)),
+    : core_(std::make_shared<detail::group_core>(
+          mine, gather_words(), std::make_shared<const detail::rank_board>(std::move(store), std::move(prefix)),
+          options.timeout)),
       mine_(mine) {
-  if (core_->board == nullptr) throw usage_error("rank_group: the board is null");
   if (options.timeout <= duration(0)) throw configuration_error("rank_group: .timeout must be above 0");
 }
 

@@ -67,6 +67,9 @@ struct put_options {
   /// An object of that name is left alone: 412 PreconditionFailed. After an attempt whose answer was lost, an object of
   /// the same content is taken for what that attempt has stored.
   bool only_new = false;
+  /// The object is replaced only while it has this ETag: else 412 PreconditionFailed, and 404 NoSuchKey where there is
+  /// none. After an attempt whose answer was lost as with only_new.
+  short_text<256> if_match = {};
   /// Each request carries the CRC-32C of its body, which the store checks and keeps; absent: as the client is
   /// configured (config::send_checksums).
   std::optional<bool> checksums = std::nullopt;

@@ -42,6 +42,8 @@ class put_plan {
   std::size_t limit = 1;  ///< parts held at once
   std::optional<std::uint64_t> size;
   bool only_new;
+  std::string if_match;
+  bool conditional() const noexcept { return only_new || !if_match.empty(); }
   bool checksums;
   http::headers fields;  ///< those of the object
 
@@ -132,11 +134,12 @@ inline void add_fields(operation& op, const http::headers& fields) {
   for (const auto& [name, value] : fields) op.fields.add(name, value);
 }
 
-/// The request is refused where an object of that name exists. It has a connection of its own: libcurl repeats what
-/// fails on an open one, and a refusal of the second would look like that of the first.
-inline void require_new(operation& op) {
-  op.fields.add("if-none-match", "*");
-  op.new_connection = true;
+/// The request is refused where the object is not as the plan wants it. It has a connection of its own: libcurl repeats
+/// what fails on an open one, and a refusal of the second would look like that of the first.
+inline void add_condition(operation& op, const put_plan& plan) {
+  if (plan.only_new) op.fields.add("if-none-match", "*");
+  if (!plan.if_match.empty()) op.fields.add("if-match", plan.if_match);
+  op.new_connection = op.new_connection || plan.conditional();
 }
 
 /// PutObject: the whole object in one request. Gives the ETag.
@@ -154,7 +157,7 @@ MILLRACE_COROUTINE task<std::string> create_upload(std::shared_ptr<const session
 /// CompleteMultipartUpload; gives the ETag.
 MILLRACE_COROUTINE task<std::string> complete_upload(std::shared_ptr<const session> s, std::string bucket,
                                                      std::string key, std::string id, std::vector<stored_part> parts,
-                                                     bool only_new);
+                                                     const put_plan& plan);
 
 /// AbortMultipartUpload; an upload that is not there any more is fine.
 MILLRACE_COROUTINE task<void> abort_upload(std::shared_ptr<const session> s, std::string bucket, std::string key,
@@ -273,7 +276,7 @@ async_generator<Chunk> counted(Chunk first, Generator rest, std::uint64_t* total
 /// The object appears when all of it has been stored, or not at all: when `content` throws, a part fails for good or
 /// the task is dropped, the upload is aborted by the loop's root scope (executor::drain() waits for that). Dropped
 /// while the last request is on its way, the object may be there or not. An upload is not aborted only if the answer to
-/// its creation was lost, since its id is not known; stores have a lifecycle rule for these. With only_new, a retry
+/// its creation was lost, since its id is not known; stores have a lifecycle rule for these. With a condition, a retry
 /// whose first attempt had succeeded is refused: the object is then looked at by a HEAD, and is this one if it has the
 /// checksum or the ETag of what was sent.
 template <class Content>
@@ -299,7 +302,7 @@ task<object_info> put_stream(std::shared_ptr<const session> s, std::string bucke
   auto storing = detail::counted(std::move(*first), std::move(chunks), &stored.size) | map_concurrent(store, bound);
   std::vector<detail::stored_part> parts;
   while (auto part = co_await storing.next()) parts.push_back(std::move(*part));
-  stored.etag = co_await detail::complete_upload(s, bucket, key, id, std::move(parts), plan.only_new);
+  stored.etag = co_await detail::complete_upload(s, bucket, key, id, std::move(parts), plan);
   upload.completed();
   co_return stored;
 }

@@ -25,7 +25,11 @@
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 MILLRACE_INLINE put_plan::put_plan(const config& c, const put_options& o)
-    : part(o.part), size(o.size), only_new(o.only_new), checksums(o.checksums.value_or(c.send_checksums)) {
+    : part(o.part),
+      size(o.size),
+      only_new(o.only_new),
+      if_match(std::string_view(o.if_match)),
+      checksums(o.checksums.value_or(c.send_checksums)) {
   if (part == 0 || part > 5 * GiB) throw configuration_error("put: a part has 1 byte to 5 GiB");
   if (c.endpoint_url.empty() && part < 5 * MiB) throw configuration_error("put: AWS wants parts of 5 MiB or more");
   if (size && *size / max_parts >= part) {
@@ -34,6 +38,7 @@ MILLRACE_INLINE put_plan::put_plan(const config& c, const put_options& o)
     part = static_cast<std::size_t>((needed + MiB - 1) / MiB * MiB);
   }
   limit = std::max<std::size_t>(1, std::min(o.parts, o.window / part));
+  check_text(if_match, "an ETag");
   if (!o.content_type.empty()) {
     check_text(o.content_type, "the content type");
     fields.add("content-type", std::string(o.content_type));
@@ -187,7 +192,7 @@ MILLRACE_COROUTINE_BODY task<std::string> store_whole(std::shared_ptr<const sess
   op.body = std::move(body);
   add_fields(op, plan.fields);
   if (plan.checksums) add_checksum(op, crc32c_value(op.body.view()));
-  if (plan.only_new) require_new(op);
+  add_condition(op, plan);
   bool doubt = false;
   auto attempt = [&] { return noting_doubt(store_once(*s, op), &doubt); };
   std::optional<error> refused;
@@ -195,7 +200,7 @@ MILLRACE_COROUTINE_BODY task<std::string> store_whole(std::shared_ptr<const sess
     stored_part stored = co_await with_retries<stored_part>(*s, op, attempt);
     co_return std::move(stored.etag);
   } catch (const error& e) {
-    if (!plan.only_new || !doubt || e.status() != 412) throw;
+    if (!plan.conditional() || !doubt || e.status() != 412) throw;
     refused = e;
   }
   std::string etag = co_await require_stored(*s, op.bucket, op.key, std::move(*refused), md5_etag(op.body.view()),
@@ -236,12 +241,12 @@ MILLRACE_COROUTINE_BODY task<std::string> create_upload(std::shared_ptr<const se
 
 MILLRACE_COROUTINE_BODY task<std::string> complete_upload(std::shared_ptr<const session> s, std::string bucket,
                                                           std::string key, std::string id,
-                                                          std::vector<stored_part> parts, bool only_new) {
+                                                          std::vector<stored_part> parts, const put_plan& plan) {
   operation op("POST", std::move(bucket), std::move(key));
   text::append_query_parameter(op.query, "uploadId", id);
   op.body = bytes::copy(complete_document(parts));
   op.fields.add("content-type", "application/xml");
-  if (only_new) require_new(op);
+  add_condition(op, plan);
   bool doubt = false;
   auto attempt = [&] { return noting_doubt(ask_once(*s, op, "ETag"), &doubt); };
   std::optional<error> refused;
@@ -250,7 +255,7 @@ MILLRACE_COROUTINE_BODY task<std::string> complete_upload(std::shared_ptr<const 
     co_return millrace::detail::quoted_etag(etag);  // Ceph writes none
   } catch (const error& e) {
     const bool gone = e.code() == "NoSuchUpload";  // libcurl may have repeated the request by itself
-    const bool there = only_new && doubt && e.status() == 412;
+    const bool there = plan.conditional() && doubt && e.status() == 412;
     if (!gone && !there) throw;
     refused = e;
   }
