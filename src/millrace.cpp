@@ -38,8 +38,10 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/device/fill_batches.ipp>
 #include <millrace/device/normalise_images.ipp>
 #include <millrace/device/slot_store.ipp>
+#include <millrace/device/to_device.ipp>
 #include <millrace/flow/bucket_by_length.ipp>
 #include <millrace/flow/failure_policy.ipp>
+#include <millrace/flow/stream.ipp>
 #include <millrace/http/detail/addresses.ipp>
 #include <millrace/index/array_shards.ipp>
 #include <millrace/index/detail/index_parts.ipp>

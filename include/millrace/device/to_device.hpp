@@ -248,6 +248,9 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
   }
 }
 
+MILLRACE_EXTERN_TEMPLATE(async_generator<device_batch> to_device_stream<host_device, host_batch, collate_found>(
+    async_generator<host_batch>, host_device, to_device_options, cpu_pool::share, collate_found));
+
 }  // namespace detail
 
 /// What to_device() returns.
@@ -354,3 +357,7 @@ auto to_device(const Target& target, const to_device_options& with = {}, Collate
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/to_device.ipp>
+#endif

@@ -153,9 +153,9 @@ inline shuffle_stage shuffle(shuffle_options options = {}) { return shuffle_stag
 // Implementation
 
 inline shuffle_stage::shuffle_stage(shuffle_options options) : options_(options) {
-  if (options.window == 0) throw configuration_error("shuffle: .window must not be 0");
+  if (options.window == 0) detail::misconfigured("shuffle: .window must not be 0");
   if (!(options.startup >= 0 && options.startup <= 1)) {
-    throw configuration_error("shuffle: .startup is a share, from 0 to 1");
+    detail::misconfigured("shuffle: .startup is a share, from 0 to 1");
   }
 }
 

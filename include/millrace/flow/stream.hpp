@@ -4,7 +4,6 @@
 
 #include <millrace/base/compiler.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -97,8 +96,14 @@ struct place_note {
   const char* why;  // and what to write instead; null: nothing to say
 };
 
-/// The declarations of a pipeline, beside its name: joined by pipes, stage after stage.
+/// The declarations of a pipeline, beside its name: joined by pipes, stage after stage. What moves and ends them is
+/// compiled once, since every stage of every pipeline does.
 struct stream_description {
+  stream_description() noexcept;
+  stream_description(stream_description&&) noexcept;
+  stream_description& operator=(stream_description&&) noexcept;
+  ~stream_description();
+
   std::vector<stage_bounds> bounds;   // sources first
   std::optional<millrace::rank> rank;  // the first one that was declared
   std::shared_ptr<const stream_position> position;
@@ -109,8 +114,12 @@ struct stream_description {
   std::shared_ptr<const rank_words> ranks;  // see stream::of_ranks(); the first one that was declared
   std::vector<place_note> places;  // sources first
 
+  /// Moves the declarations out, but for `batch`.
+  stream_description taken() noexcept;
   /// Adds the declarations of `later`: of a stage downstream, or of another source.
   void followed_by(stream_description later);
+  /// Puts the declarations of `upstream` before its own, and becomes a part of one pipeline with it.
+  void follow(stream_description&& upstream);
 };
 
 struct stream_access;
@@ -283,18 +292,16 @@ namespace detail {
 
 /// For pipes, and stages that consume several streams.
 struct stream_access {
-  /// Moves the declarations out of `s`.
+  /// Moves the declarations out of `s`, but for the size of its batches: a stage of stages looks for that.
   template <class T>
   static stream_description take_description(stream<T>& s) noexcept {
-    return std::exchange(s.about_, stream_description());
+    return s.about_.taken();
   }
   /// `s`, with the declarations of earlier stages before its own.
   template <class T>
-  static stream<T> continued(stream_description upstream, stream<T> s) {
-    if (s.about_.window != 0 && upstream.counted_later != nullptr) *upstream.counted_later = true;
-    upstream.followed_by(std::move(s.about_));
-    s.about_ = std::move(upstream);
-    return s;
+  static stream<T>&& continued(stream_description&& upstream, stream<T>&& s) {
+    s.about_.follow(std::move(upstream));
+    return std::move(s);
   }
   template <class T>
   static const std::vector<place_note>& places(const stream<T>& s) noexcept {
@@ -327,24 +334,6 @@ inline constexpr bool is_source_v<async_generator<T>> = true;
 
 }  // namespace millrace
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Implementation
-
-namespace millrace::inline MILLRACE_ABI::detail {
-
-inline void stream_description::followed_by(stream_description later) {
-  for (const stage_bounds& each : later.bounds) bounds.push_back(each);
-  // A state inside a window is of samples in their order: after a stage that changes it none goes on with that.
-  const bool reordered =
-      std::any_of(places.begin(), places.end(), [](const place_note& n) { return n.effect == place_effect::reorders; });
-  places.insert(places.end(), later.places.begin(), later.places.end());
-  if (!rank) rank = later.rank;
-  if (!ranks) ranks = std::move(later.ranks);
-  many_positions = many_positions || later.many_positions || (position && later.position);
-  if (!reordered) window += later.window;
-  if (later.counted_later != nullptr) counted_later = std::move(later.counted_later);
-  if (later.batch != 0) batch = later.batch;
-  if (!position) position = std::move(later.position);
-}
-
-}  // namespace millrace::detail
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/flow/stream.ipp>
+#endif
