@@ -4,10 +4,12 @@
 # Installs millrace-<component>.pc, and millrace.pc with what millrace.hpp needs. All of them, whatever the packaging
 # machine had, as with the CMake package: pkg-config names what is missing. None for cuda and nvjpeg: the toolkit's own
 # files are named after its version; nor for mpi, whose file is named after who made it. The flags of a component say
-# that src/millrace.cpp has its bodies; the variable source of each file is the one source to compile.
+# that src/millrace.cpp has its bodies; the variable source of each file is the one source to compile. Where the bodies
+# are installed as a library, millrace-compiled.pc links it, with all components that it was made with.
 
 set(millrace_pc_dir ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig)
 file(RELATIVE_PATH millrace_pc_source ${millrace_pc_dir} ${CMAKE_INSTALL_FULL_DATADIR}/millrace/millrace.cpp)
+file(RELATIVE_PATH millrace_pc_lib ${millrace_pc_dir} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH millrace_pc_include ${millrace_pc_dir} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 
 # millrace_pc(<name> <description> <modules it needs> [<cflags> <libs>])
@@ -35,3 +37,9 @@ millrace_pc(millrace-dlpack "tensors by DLPack for millrace" "millrace-core" -DM
 millrace_pc(millrace-s3_server "an S3 server in memory, for tests" "millrace-core libssl >= 3.0 libcrypto >= 3.0"
             -DMILLRACE_WITH_S3_SERVER)
 millrace_pc(millrace "${PROJECT_DESCRIPTION}" "millrace-s3 millrace-tar millrace-jpeg")
+if(millrace_library_components)
+  list(TRANSFORM millrace_library_components PREPEND "millrace-" OUTPUT_VARIABLE millrace_pc_modules)
+  list(JOIN millrace_pc_modules " " millrace_pc_modules)
+  millrace_pc(millrace-compiled "the bodies of millrace, compiled" "${millrace_pc_modules}"
+              -DMILLRACE_SEPARATE_COMPILATION "-L\${libdir} -lmillrace")
+endif()

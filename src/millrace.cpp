@@ -39,6 +39,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/device/fill_batches.ipp>
 #include <millrace/device/normalise_images.ipp>
 #include <millrace/device/slot_store.ipp>
+#include <millrace/device/to_device.ipp>
 #include <millrace/flow/bucket_by_length.ipp>
 #include <millrace/flow/detail/compactor.ipp>
 #include <millrace/flow/failure_policy.ipp>

@@ -116,7 +116,8 @@ TEST_CASE("what is written to a store reads back equal, in shards of the size th
   CHECK_THAT(manifest, Contains("\"index\": \"train.millrace.index\""));
 }
 
-TEST_CASE("shards in files are those of a store, and Python's tarfile, GNU tar and webdataset read them") {
+TEST_CASE("shards in files are those of a store, and Python's tarfile, GNU tar and webdataset read them",
+          "[outside]") {
   s3_server::background server(small_part_server());
   const s3::client c = client_of(server);
   const plain_samples all = made(60);

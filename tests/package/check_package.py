@@ -5,8 +5,9 @@
 
 install          what is installed: every header, the package files, the tools, documents and examples, nothing else
 find_package     a program against the installed package, every component found here
-compiled         the same program with millrace::compiled; and of the core alone, installed and as a subfolder
-pkg_config       the same program with pkg-config alone, and an installed example
+compiled         the same program with millrace::compiled, the installed library where there is one; and of the core alone,
+                 made of the installed sources and as a subfolder
+pkg_config       the same program with pkg-config alone, with that library, too; and an installed example
 version          another minor version is refused
 missing          a required component whose dependency is missing: the message names the Debian package
 half_found       the same where a find module leaves targets and finds nothing, or the other way round, where files are
@@ -96,6 +97,8 @@ class package:
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
         others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-4]))}
         others |= {"share/millrace/millrace.cpp", "share/millrace/millrace_parquet.cpp"}
+        libraries = {self.o.library} if self.o.library else set()
+        others |= {"share/pkgconfig/millrace-compiled.pc"} if libraries else set()
         root = pathlib.Path(self.o.source)
         documents = {root / "LICENSE", root / "README.md"}
         documents |= {p for p in root.glob("docs/**/*") if p.is_file() and root / "docs/tools" not in p.parents}
@@ -103,8 +106,8 @@ class package:
         others |= {"share/doc/millrace/" + p.relative_to(root).as_posix() for p in documents}
         tools = [name for name in self.o.tools.split(",") if name]
         programs = {"bin/" + name for name in tools}
-        rest = files - headers - programs
-        expect(programs <= files, f"not installed: {sorted(programs - files)}")
+        rest = files - headers - programs - libraries
+        expect(programs | libraries <= files, f"not installed: {sorted((programs | libraries) - files)}")
         expect(rest == others, f"beside headers and tools: {sorted(rest ^ others)}")
         for name in tools:
             said = self.run(str(self.prefix / "bin" / name), "--version")
@@ -117,19 +120,27 @@ class package:
         folder, _ = self.configure("find_package", f"-DCOMPONENTS={';'.join(self.components)}", "-DTWICE=ON")
         self.build_and_run(folder)
 
+    # A folder with an everything.hpp that is a part of the core.
+    def little(self):
+        folder = pathlib.Path(self.o.work, "little_" + self.o.case)
+        folder.mkdir(parents=True, exist_ok=True)
+        included = ("base/rng.hpp", "memory/bytes.hpp", "version.hpp")
+        (folder / "everything.hpp").write_text("".join(f"#include <millrace/{name}>\n" for name in included))
+        return folder
+
     def case_compiled(self):
         folder, _ = self.configure("compiled", f"-DCOMPONENTS={';'.join(self.components)}", "-DCOMPILED=ON")
         self.build_and_run(folder)
+        made = [p for p in folder.rglob("*.o") if "millrace_compiled" in p.as_posix()]
+        expect(bool(made) != bool(self.o.library), f"the installed library is {self.o.library}, and made was {made}")
         # What was not asked for is neither compiled nor linked.
-        core = pathlib.Path(self.o.work, "core_alone")
-        core.mkdir(parents=True, exist_ok=True)
-        included = ("base/rng.hpp", "memory/bytes.hpp", "version.hpp")
-        (core / "everything.hpp").write_text("".join(f"#include <millrace/{name}>\n" for name in included))
+        core = self.little()
         without = [f"-DMILLRACE_USE_{c.upper()}_IF_AVAILABLE=OFF" for c in self.components if c != "core"]
         folder, _ = self.configure("compiled_subdirectory", f"-DSUBDIRECTORY={self.o.source}", "-DCOMPILED=ON",
                                    f"-DEVERYTHING={core}", *without)
         self.build_and_run(folder)
-        folder, _ = self.configure("compiled_core", "-DCOMPONENTS=core", "-DCOMPILED=ON", f"-DEVERYTHING={core}")
+        folder, _ = self.configure("compiled_core", "-DCOMPONENTS=core", "-DCOMPILED=ON", f"-DEVERYTHING={core}",
+                                   "-DMILLRACE_COMPILE_BODIES=ON")
         self.build_and_run(folder)
         linked = self.run("readelf", "--dynamic", str(folder / "consumer"))
         expect(not re.search(r"libcurl|libcrypto|libarchive|libexpat|libturbojpeg", linked), linked)
@@ -149,6 +160,11 @@ class package:
         self.run(self.o.compiler, "-std=c++20", *flags, f"-I{self.o.everything}", str(consumer / "main.cpp"),
                  str(consumer / "second.cpp"), *libraries, "-o", str(folder / "consumer"))
         self.expect_consumer(folder)
+        if self.o.library:
+            compiled = self.run("pkg-config", "--cflags", "--libs", "millrace-compiled", environment=found).split()
+            self.run(self.o.compiler, "-std=c++20", "-DEXPECT_SEPARATE_COMPILATION", f"-I{self.little()}",
+                     str(consumer / "main.cpp"), str(consumer / "second.cpp"), *compiled, "-o", str(folder / "consumer"))
+            self.expect_consumer(folder)
         if {"millrace", "millrace-s3_server"} <= set(modules):
             documents = self.prefix / "share/doc/millrace"
             self.run(self.o.compiler, "-std=c++20", *flags, f"-I{documents}", "-fsyntax-only",
@@ -408,7 +424,7 @@ class package:
 
         guide = self.recipes_of("docs/guide/compiling.md")
         expect([(heading, len(found)) for heading, found in guide.items()]
-               == [("Header-only", 1), ("Compiled", 1), ("Precompiled", 1)], f"recipes of the guide: {guide}")
+               == [("Compiled", 1), ("Precompiled", 1), ("Header-only", 1)], f"recipes of the guide: {guide}")
         type_in(guide["Header-only"][0], "jpeg: broken; png: absent; webp: absent; alone\n")
         type_in(guide["Compiled"][0], "jpeg: broken; png: broken; webp: broken; audio: broken; evaluated\n")
         type_in(guide["Precompiled"][0])
@@ -422,6 +438,7 @@ def main():
                  "components"):
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--tools", default="", help="the programs that are built")
+    parser.add_argument("--library", default="", help="the library of the bodies below the prefix, where it is installed")
     parser.add_argument("--nvjpeg", default="", help="the folder with include/ and lib/ of nvJPEG, where it was found")
     options = parser.parse_args()
     try:

@@ -106,7 +106,7 @@ TEST_CASE("glob() leaves out an index that lies among the shards, and says so", 
                     "millrace: the listing leaves out an index: " + folder.file("millrace.index.part") + "\n");
 }
 
-TEST_CASE("glob() gives names in the same order under every locale", "[glob]") {
+TEST_CASE("glob() gives names in the same order under every locale", "[glob][outside]") {
   test::temporary_folder folder;
   const names sorted = unordered_names(folder);
   const sorting_locale other;

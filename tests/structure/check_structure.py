@@ -244,6 +244,9 @@ def check_bodies(root, findings):
             findings.append((here, 1, "bodies", "bodies stand beside their header, under its name"))
         elif f"#if !defined(MILLRACE_SEPARATE_COMPILATION)\n{line}#endif\n" not in header.read_text(encoding="utf-8"):
             findings.append((here, 1, "bodies", f"{header.name} does not include them where they are compiled with it"))
+        others = re.findall(r"^#include <millrace/((\w+)/\S+\.ipp)>$", path.read_text(encoding="utf-8"), re.M)
+        for other in [other for other, room in others if room != name.split("/")[0]]:
+            findings.append((here, 1, "bodies", f"{other} is of another room, whose unit has it"))
         if compiled.count(line) != 1:
             findings.append((here, 1, "bodies", f"{ALL_BODIES} does not include them, or does so twice"))
 
@@ -541,6 +544,7 @@ BAD = [
     ("floor", "include/millrace/s3/sign/bad.hpp", SPDX + "#pragma once\n#include <millrace/s3/ops/detail/x.hpp>\n"),
     ("confinement", "include/millrace/testing/bad.hpp", SPDX + "#pragma once\n#include <openssl/evp.h>\n"),
     ("bodies", "include/millrace/http/bad.ipp", SPDX + "#pragma once\n"),
+    ("bodies", "include/millrace/http/whole.ipp", SPDX + "#pragma once\n#include <millrace/base/other.ipp>\n"),
     ("options", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = \"raise lines_options::lenght\";\n"),
     ("options", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = \"lines: .lenght must not be 0\";\n"),
     ("options", "include/millrace/flow/bad.hpp", SPDX + "#pragma once\nauto x = s.named(\"lines\", \"raise its .other\");\n"),

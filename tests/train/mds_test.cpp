@@ -444,7 +444,7 @@ TEST_CASE("numbers, arrays and images of MDS") {
              Contains("mem:x at byte 40, x#3: the field is too short for an image of PIL"));
 }
 
-TEST_CASE("what MosaicML's own writer writes is what its own reader reads") {
+TEST_CASE("what MosaicML's own writer writes is what its own reader reads", "[outside]") {
   if (!test::have_tool("python3")) MILLRACE_SKIP("no python3");
   const test::temporary_folder folder;
   test::write_file(folder.path() + "/reference.py", test::mds_reference);

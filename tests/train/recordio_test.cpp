@@ -331,7 +331,7 @@ TEST_CASE("MXNet's header gives labels, ids and data, and fields of a sample") {
   CHECK(mx_fields()(none).fields.empty());
 }
 
-TEST_CASE("what MXNet's own recordio writes is what its own reader reads") {
+TEST_CASE("what MXNet's own recordio writes is what its own reader reads", "[outside]") {
   if (!test::have_tool("python3")) MILLRACE_SKIP("no python3");
   const test::temporary_folder folder;
   test::write_file(folder.path() + "/write.py", writer);

@@ -98,6 +98,9 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 /// it for what links it), headers declare, and src/millrace.cpp, which lists the bodies,
 /// compiles them once.
 ///
+/// Where the bodies are apart, they have what stages of the library's own types are made of, too:
+/// MILLRACE_EXTERN_TEMPLATE declares that in the header, MILLRACE_TEMPLATE stands in the .ipp.
+///
 /// MILLRACE_INLINE stands before a definition in an .ipp. MILLRACE_COROUTINE stands before the declaration of a
 /// coroutine that is no template, and of what names one, MILLRACE_COROUTINE_BODY before its definition: g++ 12 emits
 /// every inline coroutine that it reads, used or not, except a template.
@@ -121,10 +124,14 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 #define MILLRACE_INLINE
 #define MILLRACE_COROUTINE
 #define MILLRACE_COROUTINE_BODY
+#define MILLRACE_EXTERN_TEMPLATE(...) extern template __VA_ARGS__
+#define MILLRACE_TEMPLATE(...) template __VA_ARGS__
 #else
 #define MILLRACE_INLINE inline
 #define MILLRACE_COROUTINE template <class = void>
 #define MILLRACE_COROUTINE_BODY template <class>
+#define MILLRACE_EXTERN_TEMPLATE(...) static_assert(true)
+#define MILLRACE_TEMPLATE(...) static_assert(true)
 #endif
 
 /// Before the declaration of a function that only translation units with some component define, in the others:

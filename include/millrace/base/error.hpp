@@ -198,7 +198,9 @@ class usage_error : public error {
 
 namespace detail {
 /// Off the per-item paths: `if (MILLRACE_UNLIKELY(misuse)) misused("what was done that must not be");`
-[[noreturn]] MILLRACE_NOINLINE inline void misused(const char* sentence) { throw usage_error(sentence); }
+[[noreturn]] void misused(const char* sentence);
+/// The same for options that contradict each other: throws configuration_error.
+[[noreturn]] void misconfigured(const char* sentence);
 
 /// The message about bytes that were damaged twice, by whether they were the same both times.
 inline const char* read_twice(bool alike) noexcept {

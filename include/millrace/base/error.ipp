@@ -15,6 +15,9 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
+MILLRACE_INLINE MILLRACE_NOINLINE void misused(const char* sentence) { throw usage_error(sentence); }
+MILLRACE_INLINE MILLRACE_NOINLINE void misconfigured(const char* sentence) { throw configuration_error(sentence); }
+
 MILLRACE_INLINE void error_notes::add(std::string_view bare, std::string_view note) {
   publish([&](state& next, const state* before) {
     const bool first = before == nullptr || !before->noted;

@@ -20,7 +20,18 @@ namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 class file_mapping;
-}
+
+/// Type and shape of a .npy, and the byte where its elements begin.
+struct npy_layout {
+  dtype type = dtype::u8;
+  shape dims;
+  std::size_t data = 0;
+};
+inline constexpr std::size_t largest_npy_header = 1 << 16;
+
+/// `text` is all of the file, or its first 12 + largest_npy_header bytes.
+npy_layout npy_layout_of(std::string_view text);
+}  // namespace detail
 
 /// A tensor of a sample: row-major, dense, in memory that it shares, a slice of what was read where that is aligned.
 /// Immutable; a copy is another share.

@@ -188,16 +188,7 @@ class npy_header {
   std::string_view left_;
 };
 
-/// Type and shape of a .npy, and the byte where its elements begin.
-struct npy_layout {
-  dtype type = dtype::u8;
-  shape dims;
-  std::size_t data = 0;
-};
-inline constexpr std::size_t largest_npy_header = 1 << 16;
-
-/// `text` is all of the file, or its first 12 + largest_npy_header bytes.
-inline npy_layout npy_layout_of(std::string_view text) {
+MILLRACE_INLINE npy_layout npy_layout_of(std::string_view text) {
   if (!text.starts_with("\x93NUMPY")) throw no_tensor("not a .npy: it begins otherwise");
   if (text.size() < 12) throw decode_error("the .npy is cut short");
   const auto byte = [text](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(text[i])); };

@@ -71,6 +71,10 @@ class encoded_image {
   std::shared_ptr<const image_row_writer> how_;
 };
 
+/// What batch() makes of images: batch_rows() of any row_item, compiled once.
+MILLRACE_COROUTINE stream<host_batch> batch_rows(async_generator<encoded_image>&& source, std::size_t samples,
+                                                 const batch_options& options);
+
 namespace detail {
 MILLRACE_COROUTINE async_generator<encoded_image> images_of(async_generator<sample> source,
                                                             std::shared_ptr<const image_row_writer> how);

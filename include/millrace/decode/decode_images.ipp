@@ -92,4 +92,9 @@ MILLRACE_COROUTINE_BODY stream<encoded_image> decode_images_stage::operator()(as
   return stream<encoded_image>(detail::images_of(std::move(source), std::move(how_))).named("decode_images");
 }
 
+MILLRACE_COROUTINE_BODY stream<host_batch> batch_rows(async_generator<encoded_image>&& source, std::size_t samples,
+                                                      const batch_options& options) {
+  return detail::written_batches<encoded_image>(std::move(source), samples, options);
+}
+
 }  // namespace millrace

@@ -86,6 +86,24 @@ class seal_rows_stage : public library_stage {
   std::size_t batches_, bytes_;
 };
 
+/// batch_rows() of any items.
+template <class T>
+stream<host_batch> written_batches(async_generator<T>&& source, std::size_t samples, const batch_options& options) {
+  const unsigned threads = options.on != nullptr ? options.on->threads() : cpu_pool::usable_cores();
+  const std::size_t batches = (2 * std::size_t(threads) + samples - 1) / samples + 1;
+  map_concurrent_options work;
+  work.on = options.on;
+  const bool holds_places = detail::holds_places<T>(options.failures);
+  if (!holds_places) work.failures = options.failures;
+  auto placing = apply_stage(stream<T>(std::move(source)), place_rows_stage<T>(samples));
+  constexpr bool clears = !requires { requires T::writes_whole_rows; };
+  auto writing = apply_stage(std::move(placing),
+                             map_concurrent_stage(row_writer<T, write_row>({}, holds_places, clears), work, "batch"));
+  seal_rows_stage sealing(options, holds_places ? options.failures : failure_policy(), batches);
+  return declare_policy(apply_stage(stream_access::part_of_next(std::move(writing)), std::move(sealing)),
+                        options.failures);
+}
+
 }  // namespace detail
 
 /// What batch(samples) is for such items; found by it beside them. Each is written straight to its row, on the pool
@@ -95,21 +113,7 @@ class seal_rows_stage : public library_stage {
 /// consumer takes them. Errors: of items, as `options.failures` says.
 template <row_item T>
 stream<host_batch> batch_rows(async_generator<T>&& source, std::size_t samples, const batch_options& options) {
-  const unsigned threads = options.on != nullptr ? options.on->threads() : cpu_pool::usable_cores();
-  const std::size_t batches = (2 * std::size_t(threads) + samples - 1) / samples + 1;
-  map_concurrent_options work;
-  work.on = options.on;
-  const bool holds_places = detail::holds_places<T>(options.failures);
-  if (!holds_places) work.failures = options.failures;
-  auto placing = detail::apply_stage(stream<T>(std::move(source)), detail::place_rows_stage<T>(samples));
-  constexpr bool clears = !requires { requires T::writes_whole_rows; };
-  auto writing = detail::apply_stage(
-      std::move(placing),
-      map_concurrent_stage(detail::row_writer<T, detail::write_row>({}, holds_places, clears), work, "batch"));
-  detail::seal_rows_stage sealing(options, holds_places ? options.failures : failure_policy(), batches);
-  return detail::declare_policy(
-      detail::apply_stage(detail::stream_access::part_of_next(std::move(writing)), std::move(sealing)),
-      options.failures);
+  return detail::written_batches<T>(std::move(source), samples, options);
 }
 
 }  // namespace millrace

@@ -222,6 +222,9 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, std
   }
 }
 
+MILLRACE_EXTERN_TEMPLATE(async_generator<device_batch> to_device_stream<host_batch, collate_found>(
+    async_generator<host_batch>, std::shared_ptr<slot_device>, to_device_options, cpu_pool::share, collate_found));
+
 }  // namespace detail
 
 /// What to_device() returns.
@@ -328,3 +331,7 @@ auto to_device(const Target& target, const to_device_options& with = {}, Collate
 }
 
 }  // namespace millrace
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/device/to_device.ipp>
+#endif

@@ -101,7 +101,7 @@ class batch_stage : public detail::library_stage {
   template <class T>
   auto operator()(async_generator<T> source) && {
     if (size_ == 0) {
-      throw configuration_error("batch: no size is given: write batch(256), or say it in epochs_options::batch");
+      detail::misconfigured("batch: no size is given: write batch(256), or say it in epochs_options::batch");
     }
     if constexpr (requires { batch_rows(std::move(source), size_, options_); }) {
       return batch_rows(std::move(source), size_, options_).declares(place_effect::batches, size_);
@@ -114,7 +114,7 @@ class batch_stage : public detail::library_stage {
   template <class T>
   stream<std::vector<T>> vectors(async_generator<T> source) {
     if (options_.on != nullptr || options_.failures.then != on_failure::rethrow) {
-      throw configuration_error("batch: .on and .failures are for items that are written into their batch");
+      detail::misconfigured("batch: .on and .failures are for items that are written into their batch");
     }
     return stream<std::vector<T>>(detail::batch_items<T>(std::move(source), size_, options_.last))
         .named("batch")
@@ -146,7 +146,7 @@ class batch_stage : public detail::library_stage {
 /// Allocates once per batch. Items are compacted as buffer() does. An error upstream ends the stream and drops the
 /// items of the unfinished batch. Throws configuration_error for a size of 0.
 inline batch_stage batch(std::size_t size, batch_options options = {}) {
-  if (size == 0) throw configuration_error("batch: the size of a batch must not be 0");
+  if (size == 0) detail::misconfigured("batch: the size of a batch must not be 0");
   return batch_stage(size, options);
 }
 /// The same of as many items as epochs_options::batch, or equal_batches, says: `mill::epochs(train, o) | decode |

@@ -157,7 +157,6 @@ auto apply_stage(stream<T> source, Stage stage) {
       } else {
         using item = typename result::value_type;
         stream_description upstream = stream_access::take_description(source);
-        source = std::move(source).batches_of(upstream.batch);  // a stage of stages looks for it
         if constexpr (keeps_state_v<Stage>) {
           auto kept = std::make_shared<Stage>(std::move(stage));  // first: the coroutine refers to this object
           stream<item> made = call_stage<T>(std::move(*kept), std::move(source));

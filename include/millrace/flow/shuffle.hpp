@@ -106,9 +106,9 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
 class shuffle_stage : public detail::library_stage {
  public:
   explicit shuffle_stage(const shuffle_options& options) : options_(options) {
-    if (options.window == 0) throw configuration_error("shuffle: .window must not be 0");
+    if (options.window == 0) detail::misconfigured("shuffle: .window must not be 0");
     if (!(options.startup >= 0 && options.startup <= 1)) {
-      throw configuration_error("shuffle: .startup is a share, from 0 to 1");
+      detail::misconfigured("shuffle: .startup is a share, from 0 to 1");
     }
   }
 

@@ -100,8 +100,14 @@ struct place_note {
   const char* why;  // and what to write instead
 };
 
-/// The declarations of a pipeline, beside its name: joined by pipes, stage after stage.
+/// The declarations of a pipeline, beside its name: joined by pipes, stage after stage. What moves and ends them is
+/// compiled once, since every stage of every pipeline does.
 struct stream_description {
+  stream_description() noexcept;
+  stream_description(stream_description&&) noexcept;
+  stream_description& operator=(stream_description&&) noexcept;
+  ~stream_description();
+
   std::vector<stage_bounds> bounds;   // sources first
   std::optional<millrace::rank> rank;  // the first one that was declared
   std::shared_ptr<const stream_position> position;
@@ -112,8 +118,12 @@ struct stream_description {
   std::shared_ptr<const rank_words> ranks;  // see stream::of_ranks(); the first one that was declared
   std::vector<place_note> places;  // sources first
 
+  /// Moves the declarations out, but for `batch`.
+  stream_description taken() noexcept;
   /// Adds the declarations of `later`: of a stage downstream, or of another source.
   void followed_by(stream_description later);
+  /// Puts the declarations of `upstream` before its own, and becomes a part of one pipeline with it.
+  void follow(stream_description&& upstream);
 };
 
 struct stream_access;
@@ -288,18 +298,16 @@ namespace detail {
 
 /// For pipes, and stages that consume several streams.
 struct stream_access {
-  /// Moves the declarations out of `s`.
+  /// Moves the declarations out of `s`, but for the size of its batches: a stage of stages looks for that.
   template <class T>
   static stream_description take_description(stream<T>& s) noexcept {
-    return std::exchange(s.about_, stream_description());
+    return s.about_.taken();
   }
   /// `s`, with the declarations of earlier stages before its own.
   template <class T>
-  static stream<T> continued(stream_description upstream, stream<T> s) {
-    if (s.about_.window != 0 && upstream.counted_later != nullptr) *upstream.counted_later = true;
-    upstream.followed_by(std::move(s.about_));
-    s.about_ = std::move(upstream);
-    return s;
+  static stream<T>&& continued(stream_description&& upstream, stream<T>&& s) {
+    s.about_.follow(std::move(upstream));
+    return std::move(s);
   }
   template <class T>
   static const std::vector<place_note>& places(const stream<T>& s) noexcept {

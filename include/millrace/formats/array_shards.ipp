@@ -19,7 +19,6 @@
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/decode/array.hpp>
-#include <millrace/decode/array.ipp>
 #include <millrace/formats/array_shards.hpp>
 #include <millrace/formats/detail/record_scanner.hpp>
 #include <millrace/index/detail/indexed_object.hpp>

@@ -17,6 +17,7 @@
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/item.hpp>
 #include <millrace/data/rank.hpp>
+#include <millrace/device/batch.hpp>
 #include <millrace/flow/detail/read_ahead.hpp>
 #include <millrace/flow/detail/run_iterator.hpp>
 #include <millrace/flow/stream.hpp>
@@ -26,8 +27,14 @@
 #include <millrace/loader/rank_from_environment.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loader/run_stats.hpp>
+#include <millrace/shards/sample.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
+
+MILLRACE_EXTERN_TEMPLATE(std::shared_ptr<run_state<device_batch>> make_run_state<device_batch>(
+    async_generator<device_batch>, const run_options&, std::size_t, std::uint32_t));
+MILLRACE_EXTERN_TEMPLATE(std::shared_ptr<run_state<std::vector<sample>>> make_run_state<std::vector<sample>>(
+    async_generator<std::vector<sample>>, const run_options&, std::size_t, std::uint32_t));
 
 /// How many samples an item of the training thread holds: `samples_in_batch(item)` (see data/item.hpp);
 /// built in for vectors, which batch() makes (one of numbers is a sample itself). 0: not known.
@@ -111,35 +118,7 @@ class pipeline_run {
 
  public:
   /// See runtime::run().
-  pipeline_run(std::shared_ptr<core> parts, stream<T>&& pipeline, const run_options& options)
-      : core_(std::move(parts)) {
-    if (!pipeline) detail::misused(detail::empty_run);
-    const std::size_t spare = check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
-    detail::stream_access::number(pipeline);
-    const std::optional<rank> declared = pipeline.declared_rank();
-    if (declared) detail::log_forgotten_launcher(*core_, *declared, process_environment());
-    position_ = pipeline.position();
-    no_state_ = detail::check_places(detail::stream_access::places(pipeline), declared);
-    if (position_ != nullptr) position_->check_window(pipeline.window());
-    const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
-    const std::uint32_t shown = given ? given->index : declared ? declared->index : 0;
-    const detail::stopping how = detail::how_to_stop(detail::stream_access::places(pipeline));
-    if (how == detail::stopping::by_vote && pipeline.ranks() != nullptr) {
-      vote_ = std::make_unique<detail::stop_vote>(pipeline.ranks());
-    } else if (how != detail::stopping::by_steps && !options.stop_on.empty()) {
-      detail::log_stops_alone(*core_, declared);
-    }
-    state_ = std::make_shared<shared>(std::move(pipeline).generator(), options, spare, shown);
-    state_->metrics.placed_by(core_->placer());
-    core_->share_with(state_->metrics);
-    state_->agreed = vote_ != nullptr || how == detail::stopping::by_steps;
-    if (!options.stop_on.empty()) state_->stops.hold(options.stop_on, *core_);
-    state_->trace.begin(core_->all_traces(), options.trace, shown);
-    state_->metrics.trace_to(state_->trace.events(), state_->trace.number(), core_->options().ranges);
-    state_->metrics.begin();
-    loop_ = core_->assign_loop();
-    shared::start(state_, core_->loop(loop_));
-  }
+  pipeline_run(std::shared_ptr<core> parts, stream<T>&& pipeline, const run_options& options);
   pipeline_run(pipeline_run&&) noexcept = default;
   pipeline_run& operator=(pipeline_run&&) = delete;
   ~pipeline_run() { leave(); }
@@ -169,12 +148,7 @@ class pipeline_run {
   std::default_sentinel_t end() const noexcept { return std::default_sentinel; }
 
   /// Metrics of the run so far; thread-safe. Valid after the end, too.
-  run_stats stats() const {
-    check();
-    run_stats now = state_->metrics.snapshot();
-    if (position_ != nullptr) now.lost = position_->lost();
-    return now;
-  }
+  run_stats stats() const;
 
   /// The state after the item that was returned last; items that were prefetched and not taken do not count. A text
   /// (JSON, under 1 KB; without an index up to 16 bytes a sample of the window) for epochs(), to be saved
@@ -185,21 +159,7 @@ class pipeline_run {
   /// usage_error if there is none, before the first item too: the pipeline does not begin with one epochs(); a stage
   /// changes the order (shuffle(), order::arrival), or its items have no mark_of(). With several ranks, after a batch
   /// that does not end a step of epochs(), or a window that does not consist of steps.
-  std::string state() const {
-    check();
-    if (position_ == nullptr) {
-      detail::misused("state(): the pipeline does not begin with epochs() that is given a store, or with several");
-    }
-    if (!detail::has_mark_v<T> || (any_ && !mark_.known)) {
-      detail::misused("state(): the items have no marks: give their type a function mark_of()");
-    }
-    if (no_state_ != nullptr) detail::misused(no_state_);
-    if (mark_.disordered) detail::misused("state(): a stage after epochs() has changed the order of the samples");
-    if (mark_.known && !mark_.whole) {
-      detail::misused("state(): the current batch ends inside a step: it must have the size of epochs_options::batch");
-    }
-    return position_->state(mark_);
-  }
+  std::string state() const;
   /// How many batches an epoch has, on every rank, if the source knows it before it reads: epochs() does, for batches
   /// of epochs_options::batch.
   std::optional<std::uint64_t> batches() const {
@@ -252,18 +212,7 @@ class pipeline_run {
   friend class detail::run_iterator<pipeline_run, T>;
 
   /// Ends the run early, and waits until nothing of it is left.
-  void leave() noexcept {
-    if (state_ != nullptr && !state_->process.here()) {  // items may belong to threads that do not exist here
-      detail::leak(current_);
-      detail::leak(state_);
-      detail::leak(core_);
-      return;
-    }
-    if (core_ == nullptr) return;
-    current_.reset();
-    state_->stop();
-    finish();
-  }
+  void leave() noexcept;
 
   static std::vector<stage_bounds> with_prefetch(std::vector<stage_bounds> bounds, const run_options& options) {
     const std::size_t items = detail::prefetch_items<T>(options.prefetch);
@@ -280,59 +229,9 @@ class pipeline_run {
     state_->process.check("a run");
   }
   /// The next item from the loop. Drops the current item first.
-  std::optional<T> fetch() {
-    check();
-    current_.reset();
-    if (ended_) return std::nullopt;
-    state_->stops.poll(core_->loop(loop_));
-    vote();
-    if (position_ != nullptr) position_->passed(mark_);
-    const std::int64_t asked = state_->metrics.asks();
-    state_->context.set_consumer_waits_since(asked);
-    std::optional<T> item;
-    try {
-      item = state_->queue.pop([&](const T& taken, bool waited) {
-        state_->context.set_consumer_waits_since(run_context::not_waiting);
-        state_->metrics.got_item(asked, waited ? monotonic_ns() : asked, detail::item_samples(taken));
-        fetched_ = detail::mark_of_item(taken);
-        if (position_ != nullptr && fetched_.known) state_->metrics.at(position_->place(fetched_));
-        unseen_ = true;
-      });
-    } catch (...) {
-      state_->context.set_consumer_waits_since(run_context::not_waiting);
-      state_->metrics.got_none(asked, monotonic_ns());
-      leave();  // not finish(): if it was the item's move that threw, the loop has not ended
-      throw;
-    }
-    if (item && position_ != nullptr && fetched_.known) {
-      empty_epochs_.took(fetched_, position_->place(fetched_).batch <= 1, *core_);
-    }
-    if (!item) {
-      state_->context.set_consumer_waits_since(run_context::not_waiting);
-      state_->metrics.got_none(asked, monotonic_ns());
-      if (state_->queue.stopped()) {
-        ended_ = true;
-        state_->stopped.store(true, std::memory_order_release);
-        state_->stop();  // leave() waits for it
-      } else {
-        empty_epochs_.ended(*core_);
-        finish();
-      }
-    }
-    return item;
-  }
+  std::optional<T> fetch();
   /// Stops if all ranks do.
-  void vote() {
-    if (vote_ == nullptr) return;
-    try {
-      if (!vote_->over(state_->queue.taken(), stop_asked())) return;
-    } catch (...) {  // a rank is gone
-      leave();
-      throw;
-    }
-    state_->wanted.store(true, std::memory_order_release);
-    state_->stop_after(0);
-  }
+  void vote();
   void advance() {
     current_ = fetch();
     seen_ = false;
@@ -350,16 +249,7 @@ class pipeline_run {
     any_ = true;
     mark_.join(fetched_);
   }
-  void finish() noexcept {
-    ended_ = true;
-    if (core_ == nullptr) return;
-    state_->wait();
-    state_->metrics.trace_to(nullptr, 0, nullptr);
-    state_->trace.end(*core_);
-    state_->stops.release();
-    core_->release_loop(loop_);
-    core_.reset();
-  }
+  void finish() noexcept;
 
   std::shared_ptr<core> core_;  // until the run has ended
   std::shared_ptr<shared> state_;
@@ -376,6 +266,150 @@ class pipeline_run {
   bool any_ = false;                                 // whether it has seen any
   detail::empty_epochs empty_epochs_;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Implementation
+
+template <class T>
+pipeline_run<T>::pipeline_run(std::shared_ptr<core> parts, stream<T>&& pipeline, const run_options& options)
+    : core_(std::move(parts)) {
+  if (!pipeline) detail::misused(detail::empty_run);
+  const std::size_t spare = check_budget(with_prefetch(pipeline.bounds(), options), options.budget);
+  detail::stream_access::number(pipeline);
+  const std::optional<rank> declared = pipeline.declared_rank();
+  if (declared) detail::log_forgotten_launcher(*core_, *declared, process_environment());
+  position_ = pipeline.position();
+  no_state_ = detail::check_places(detail::stream_access::places(pipeline), declared);
+  if (position_ != nullptr) position_->check_window(pipeline.window());
+  const std::optional<millrace::rank>& given = options.rank ? options.rank : core_->options().rank;
+  const std::uint32_t shown = given ? given->index : declared ? declared->index : 0;
+  const detail::stopping how = detail::how_to_stop(detail::stream_access::places(pipeline));
+  if (how == detail::stopping::by_vote && pipeline.ranks() != nullptr) {
+    vote_ = std::make_unique<detail::stop_vote>(pipeline.ranks());
+  } else if (how != detail::stopping::by_steps && !options.stop_on.empty()) {
+    detail::log_stops_alone(*core_, declared);
+  }
+  state_ = detail::make_run_state<T>(std::move(pipeline).generator(), options, spare, shown);
+  state_->metrics.placed_by(core_->placer());
+  core_->share_with(state_->metrics);
+  state_->agreed = vote_ != nullptr || how == detail::stopping::by_steps;
+  if (!options.stop_on.empty()) state_->stops.hold(options.stop_on, *core_);
+  state_->trace.begin(core_->all_traces(), options.trace, shown);
+  state_->metrics.trace_to(state_->trace.events(), state_->trace.number(), core_->options().ranges);
+  state_->metrics.begin();
+  loop_ = core_->assign_loop();
+  shared::start(state_, core_->loop(loop_));
+}
+
+template <class T>
+void pipeline_run<T>::leave() noexcept {
+  if (state_ != nullptr && !state_->process.here()) {  // items may belong to threads that do not exist here
+    detail::leak(current_);
+    detail::leak(state_);
+    detail::leak(core_);
+    return;
+  }
+  if (core_ == nullptr) return;
+  current_.reset();
+  state_->stop();
+  finish();
+}
+
+template <class T>
+std::optional<T> pipeline_run<T>::fetch() {
+  check();
+  current_.reset();
+  if (ended_) return std::nullopt;
+  state_->stops.poll(core_->loop(loop_));
+  vote();
+  if (position_ != nullptr) position_->passed(mark_);
+  const std::int64_t asked = state_->metrics.asks();
+  state_->context.set_consumer_waits_since(asked);
+  std::optional<T> item;
+  try {
+    item = state_->queue.pop([&](const T& taken, bool waited) {
+      state_->context.set_consumer_waits_since(run_context::not_waiting);
+      state_->metrics.got_item(asked, waited ? monotonic_ns() : asked, detail::item_samples(taken));
+      fetched_ = detail::mark_of_item(taken);
+      if (position_ != nullptr && fetched_.known) state_->metrics.at(position_->place(fetched_));
+      unseen_ = true;
+    });
+  } catch (...) {
+    state_->context.set_consumer_waits_since(run_context::not_waiting);
+    state_->metrics.got_none(asked, monotonic_ns());
+    leave();  // not finish(): if it was the item's move that threw, the loop has not ended
+    throw;
+  }
+  if (item && position_ != nullptr && fetched_.known) {
+    empty_epochs_.took(fetched_, position_->place(fetched_).batch <= 1, *core_);
+  }
+  if (!item) {
+    state_->context.set_consumer_waits_since(run_context::not_waiting);
+    state_->metrics.got_none(asked, monotonic_ns());
+    if (state_->queue.stopped()) {
+      ended_ = true;
+      state_->stopped.store(true, std::memory_order_release);
+      state_->stop();  // leave() waits for it
+    } else {
+      empty_epochs_.ended(*core_);
+      finish();
+    }
+  }
+  return item;
+}
+
+template <class T>
+void pipeline_run<T>::vote() {
+  if (vote_ == nullptr) return;
+  try {
+    if (!vote_->over(state_->queue.taken(), stop_asked())) return;
+  } catch (...) {  // a rank is gone
+    leave();
+    throw;
+  }
+  state_->wanted.store(true, std::memory_order_release);
+  state_->stop_after(0);
+}
+
+template <class T>
+void pipeline_run<T>::finish() noexcept {
+  ended_ = true;
+  if (core_ == nullptr) return;
+  state_->wait();
+  state_->metrics.trace_to(nullptr, 0, nullptr);
+  state_->trace.end(*core_);
+  state_->stops.release();
+  core_->release_loop(loop_);
+  core_.reset();
+}
+
+template <class T>
+std::string pipeline_run<T>::state() const {
+  check();
+  if (position_ == nullptr) {
+    detail::misused("state(): the pipeline does not begin with epochs() that is given a store, or with several");
+  }
+  if (!detail::has_mark_v<T> || (any_ && !mark_.known)) {
+    detail::misused("state(): the items have no marks: give their type a function mark_of()");
+  }
+  if (no_state_ != nullptr) detail::misused(no_state_);
+  if (mark_.disordered) detail::misused("state(): a stage after epochs() has changed the order of the samples");
+  if (mark_.known && !mark_.whole) {
+    detail::misused("state(): the current batch ends inside a step: it must have the size of epochs_options::batch");
+  }
+  return position_->state(mark_);
+}
+
+template <class T>
+run_stats pipeline_run<T>::stats() const {
+  check();
+  run_stats now = state_->metrics.snapshot();
+  if (position_ != nullptr) now.lost = position_->lost();
+  return now;
+}
+
+MILLRACE_EXTERN_TEMPLATE(class pipeline_run<device_batch>);
+MILLRACE_EXTERN_TEMPLATE(class pipeline_run<std::vector<sample>>);
 
 }  // namespace millrace
 

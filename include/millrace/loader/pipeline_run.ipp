@@ -171,5 +171,14 @@ MILLRACE_INLINE void log_stops_alone(runtime_parts& log, const std::optional<ran
   if (first_time(line)) log.log(log_record(log_level::warning, line));
 }
 
+MILLRACE_TEMPLATE(std::shared_ptr<run_state<device_batch>> make_run_state<device_batch>(
+    async_generator<device_batch>, const run_options&, std::size_t, std::uint32_t));
+MILLRACE_TEMPLATE(std::shared_ptr<run_state<std::vector<sample>>> make_run_state<std::vector<sample>>(
+    async_generator<std::vector<sample>>, const run_options&, std::size_t, std::uint32_t));
+
 }  // namespace detail
+
+MILLRACE_TEMPLATE(class pipeline_run<device_batch>);
+MILLRACE_TEMPLATE(class pipeline_run<std::vector<sample>>);
+
 }  // namespace millrace

@@ -10,6 +10,8 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/flow/batch.hpp>
+#include <millrace/flow/shuffle.hpp>
 #include <millrace/flow/stream.hpp>
 #include <millrace/shards/sample.hpp>
 
@@ -17,6 +19,10 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 /// Adds to an error that ends `from` early how many of its items ("sample", "member") a stage had delivered before.
 void note_delivered(error& broken, const shard& from, std::uint64_t count, const char* item);
+
+MILLRACE_EXTERN_TEMPLATE(async_generator<sample> shuffle_items<sample>(async_generator<sample>, shuffle_options));
+MILLRACE_EXTERN_TEMPLATE(async_generator<std::vector<sample>> batch_items<sample>(async_generator<sample>, std::size_t,
+                                                                                  last_batch));
 
 }  // namespace millrace::detail
 

@@ -138,4 +138,8 @@ MILLRACE_COROUTINE_BODY async_generator<sample> group_members(async_generator<me
   if (open) co_yield give(current);
 }
 
+MILLRACE_TEMPLATE(async_generator<sample> shuffle_items<sample>(async_generator<sample>, shuffle_options));
+MILLRACE_TEMPLATE(async_generator<std::vector<sample>> batch_items<sample>(async_generator<sample>, std::size_t,
+                                                                         last_batch));
+
 }  // namespace millrace::detail

@@ -640,6 +640,13 @@ class run_state {
   spawned<void> pump_;  // declared last: it refers to the rest
 };
 
+/// The state of a run of `pipeline`; see run_state's constructor.
+template <class T>
+std::shared_ptr<run_state<T>> make_run_state(async_generator<T> pipeline, const run_options& o, std::size_t spare,
+                                             std::uint32_t rank) {
+  return std::make_shared<run_state<T>>(std::move(pipeline), o, spare, rank);
+}
+
 }  // namespace millrace::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
