@@ -75,11 +75,10 @@ class object_check {
 
 /// How an object is written: see storage::put().
 struct write_options {
-  bool only_new = false;  ///< an object that is there is left alone
-  short_text<256> if_match =
-      {};                      ///< an ETag, as the store spells it: the object is replaced only while it has this one
-  std::size_t part = 8 * MiB;  ///< bytes of a part, where the store takes an object by parts
-  std::size_t parts = 4;       ///< held at once: the one that is being filled and those on their way
+  bool only_new = false;          ///< an object that is there is left alone
+  short_text<256> if_match = {};  ///< an ETag, as the store spells it: the object is replaced only while it has it
+  std::size_t part = 8 * MiB;     ///< bytes of a part, where the store takes an object by parts
+  std::size_t parts = 4;          ///< held at once: the one that is being filled and those on their way
 };
 
 /// Reads objects by parts, and writes them: the store that `fetch` reads from, and that shards, indexes, checkpoints
