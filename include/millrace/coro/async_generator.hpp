@@ -28,7 +28,7 @@ struct given_object {
 };
 }  // namespace detail
 
-/// What give() returns, for co_yield alone.
+/// Returned by give(), for co_yield alone.
 template <class T>
 using given = typename detail::given_object<T>::address;
 
@@ -43,7 +43,7 @@ given<T> give(T& object) noexcept {
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What a generator is doing. Whether it has an item, and whether its consumer waits, is in pointers.
+/// State of a generator. Two pointers say if it has an item and if its consumer waits.
 enum class generator_phase {
   fresh,   ///< never asked: has no executor yet
   idle,    ///< nothing is asked of it
@@ -52,7 +52,7 @@ enum class generator_phase {
   ended,   ///< with or without an error
 };
 
-/// What a generator does that does not depend on the type of its items.
+/// The part of a generator that does not depend on the type of its items.
 ///
 /// A hop: the consumer calls ask(), which resumes the coroutine as a nested call. The coroutine yields: it stores the
 /// address of the item and suspends; so ask() returns with the item, and the consumer has not suspended. If none comes
@@ -68,10 +68,10 @@ class generator_promise_base : public promise_base {
   }
   void return_void() const noexcept {}
 
-  /// Whether an item was yielded that was not taken yet.
+  /// True if an item was yielded and not taken yet.
   bool has_item() const noexcept { return item_ != nullptr; }
 
-  /// Whether there is something for the consumer: an item, or the end.
+  /// True if there is something for the consumer: an item, or the end.
   bool has_answer() const noexcept { return item_ != nullptr || phase_ == generator_phase::ended; }
 
   /// The consumer has suspended: it is resumed with the next item or the end.
@@ -93,12 +93,12 @@ class generator_promise_base : public promise_base {
     item_ = item;
     resume_continuation();
   }
-  /// A next() of `consumer` begins. Whether the generator is idle: if not, an earlier next() was dropped, or it has
-  /// ended.
+  /// A next() of `consumer` begins. Returns true if the generator is idle; if not, an earlier next() was dropped, or it
+  /// has ended.
   MILLRACE_ALWAYS_INLINE bool begin(promise_base& consumer) {
     return MILLRACE_LIKELY(phase_ == generator_phase::idle) || begin_unusual(consumer);
   }
-  /// Whether the idle coroutine is to be resumed now: there is inline budget left.
+  /// True if there is inline budget left, so that the idle coroutine is resumed now.
   MILLRACE_ALWAYS_INLINE bool may_resume() noexcept {
     phase_ = generator_phase::asked;
     if (MILLRACE_LIKELY(get_executor().spend_inline())) return true;
@@ -250,7 +250,7 @@ class next_awaiter {
   bool waits_ = false;
 };
 
-/// What next() and next_in_place() return.
+/// The awaitable of next() and next_in_place().
 template <class T, class Result>
 class next_awaitable {
  public:
@@ -324,8 +324,8 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
 
-  /// Keeps `object` as long as the coroutine: for function objects whose coroutine refers to their captures. What was
-  /// kept before is released first.
+  /// Keeps `object` as long as the coroutine: for function objects whose coroutine refers to their captures. An object
+  /// kept earlier is released first.
   async_generator&& keep(std::shared_ptr<void> object) && {
     std::shared_ptr<void>& kept = promise().kept_;
     if (kept) {
@@ -341,7 +341,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     return detail::next_awaitable<T, std::optional<T>>(promise());
   }
 
-  /// The same without moving the item: awaitable for a T*, null at the end. The item stays in the generator, which
+  /// Like next(), without moving the item: awaitable for a T*, null at the end. The item stays in the generator, which
   /// keeps it until the next one is asked for or the generator is dropped; it may be moved from, and the generator sees
   /// what the consumer has done to it.
   detail::next_awaitable<T, T*> next_in_place() { return detail::next_awaitable<T, T*>(promise()); }

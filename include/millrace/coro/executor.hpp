@@ -31,7 +31,7 @@ class stage_record;
 /// A suspended coroutine's place in a run queue: lives inside the awaitable, in the coroutine's frame.
 class ready_node : public waiter {
  public:
-  /// What is resumed when the node is popped, and to which stage its time is charged.
+  /// Sets the coroutine that is resumed when the node is popped, and the stage that its time is charged to.
   void set(std::coroutine_handle<> handle, stage_record* stage) noexcept {
     handle_ = handle;
     stage_ = stage;
@@ -237,7 +237,7 @@ class executor {
   }
   /// The time of the metrics at the last switch, without reading the clock.
   std::int64_t charged_ns() const noexcept { return clock_.now_ns(); }
-  /// Whether no time is charged before this turn has ended.
+  /// True if no time is charged before this turn ends.
   bool clock_stopped() const noexcept { return clock_.stopped(); }
 
   /// How exactly time is measured: one turn in `turns` (see metrics_clock); with 1, every switch.
@@ -246,7 +246,7 @@ class executor {
   /// This as an event loop, or null; needs no run-time type information.
   virtual event_loop* as_event_loop() noexcept { return nullptr; }
 
-  /// What the runtime whose loop this is shares between its runs; the defaults of a loop that belongs to no runtime.
+  /// The parts that the runtime of this loop shares between its runs; defaults for a loop without a runtime.
   runtime_parts& runtime() const noexcept { return *runtime_; }
   /// Before anything runs here. `parts` outlives all coroutines of the loop.
   void set_runtime(runtime_parts& parts) noexcept { runtime_ = &parts; }
@@ -275,7 +275,7 @@ class executor {
   void operation_started() noexcept { ++operations_; }
   void operation_finished() noexcept { --operations_; }
 
-  /// The same for coroutines that clean up in the background (see root_scope).
+  /// Like task_started() and task_finished(), for coroutines that clean up in the background (see root_scope).
   void background_started() noexcept { ++background_; }
   void background_finished() noexcept { --background_; }
 
@@ -320,7 +320,7 @@ class executor {
     return *made;
   }
 
-  /// The same; null if there is none yet.
+  /// Like service(), but null if there is none yet.
   template <class Service>
   Service* find_service() noexcept {
     for (held_service& s : services_) {

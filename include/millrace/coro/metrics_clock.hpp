@@ -32,7 +32,7 @@ class metrics_clock {
 
   /// Nanoseconds, as of the last reading.
   std::int64_t now_ns() const noexcept { return now_; }
-  /// Whether this turn is not measured: no time passes until its end.
+  /// True if this turn is not measured: no time passes until its end.
   bool stopped() const noexcept { return stopped_; }
 
   /// Advances the clock to `t`, by the executor's; not while it is stopped. Returns the time that passed by this clock.
@@ -101,7 +101,7 @@ class metrics_clock {
     }
     return turn_ == drawn_turn_;
   }
-  /// Whether the long turns since the last call were long because the thread was preempted.
+  /// True if the long turns since the last call were long because the thread was preempted.
   template <class Preemptions>
   bool explained(Preemptions& preemptions) noexcept {
     const std::int64_t count = preemptions();

@@ -32,8 +32,8 @@ class root_scope final : public executor_service, private timer_node {
   /// Runs `t` to its end. Exceptions are counted and dropped: clean-up has no caller to report them to.
   MILLRACE_COROUTINE void adopt(task<void> t);
 
-  /// The same for work that can be started again elsewhere: `t` is dropped, finished or not, once the executor has had
-  /// nothing else to wait for during `patience`.
+  /// Like adopt(), for work that can be started again elsewhere: `t` is dropped, finished or not, once the executor has
+  /// had nothing else to wait for during `patience`.
   MILLRACE_COROUTINE void adopt_droppable(task<void> t);
 
   executor& get_executor() const noexcept { return executor_; }

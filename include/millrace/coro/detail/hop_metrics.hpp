@@ -41,7 +41,7 @@ class hop_metrics {
   // ---- at each hop, if metrics are kept at all
 
   void asked_by(const promise_base& consumer) noexcept { consumer_ = consumer.stage(); }
-  /// Whether the generator has a record of its own, beside its consumer's.
+  /// True if the generator has a record of its own, beside its consumer's.
   bool reports(const promise_base& self) const noexcept {
     return self.stage() != nullptr && self.stage() != consumer_;
   }
