@@ -102,8 +102,8 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 /// coroutine that is no template, and of what names one, MILLRACE_COROUTINE_BODY before its definition: g++ 12 emits
 /// every inline coroutine that it reads, used or not, except a template.
 ///
-/// Neither a virtual function nor a destructor can be a template, and g++ emits what they name, too. So these classes
-/// have a parameter that nothing uses, in both modes, and no others do:
+/// Neither a virtual function nor a destructor can be a template, and g++ emits the coroutines that they name, too. So
+/// these classes have a parameter that nothing uses, in both modes, and no others do:
 ///   s3/auth/credentials_provider.hpp    basic_fixed_credentials     get() is virtual, and a coroutine
 ///   train/s3_rank_board.hpp              basic_s3_rank_board         its functions are virtual, and coroutines
 ///   shards/file_storage.hpp             basic_file_storage          read() is virtual, and is a coroutine or names one
@@ -164,7 +164,7 @@ bool is_linked(Function* function) noexcept {
 template <class...>
 inline constexpr bool never_v = false;
 
-/// What a refused composition returns, so that the compiler prints only the one message: stages, names and run() accept
+/// Returned for a refused composition, so that the compiler prints only the one message: stages, names and run() accept
 /// it without further errors.
 class [[maybe_unused]] refused {
  public:

@@ -17,14 +17,14 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What an error is about. Empty parts are left out of the message.
+/// The place that an error names. Empty parts are left out of the message.
 struct where {
   std::string object;  ///< URL or path of the shard, without query string and without secrets
   std::optional<std::uint64_t>
       offset;       ///< byte offset in the object (of the decompressed stream for compressed archives)
   std::string key;  ///< sample key or member name
 
-  /// Whether there is nothing to name.
+  /// True if there is nothing to name.
   bool empty() const noexcept { return object.empty() && !offset && key.empty(); }
 };
 
@@ -60,7 +60,7 @@ inline utf8_character first_utf8(std::string_view text) noexcept {
 }
 
 /// A message that grows while others may be reading it: one exception object may be on its way to several readers, on
-/// several threads. What has been read of it stays valid as long as the object.
+/// several threads. Text that readers were given stays valid as long as the object.
 class error_notes {
  public:
   error_notes() noexcept = default;
@@ -176,8 +176,8 @@ class configuration_error : public error {
   using error::error;
 };
 
-/// What a function of the program threw for an item, if it is no `error`: reason() is its what(), the place is that of
-/// the item, and the exception itself is nested, with its type:
+/// Wraps an exception that a function of the program threw for an item, if it is no `error`: reason() is its what(),
+/// the place is that of the item, and the exception itself is nested, with its type:
 ///
 ///     catch (const mill::item_error& e) {
 ///       try { e.rethrow_nested(); } catch (const std::invalid_argument&) {...}    // std::rethrow_if_nested(e)
@@ -196,7 +196,7 @@ class usage_error : public error {
 };
 
 namespace detail {
-/// Off the per-item paths: `if (MILLRACE_UNLIKELY(misuse)) misused("what was done that must not be");`
+/// Kept off the per-item paths: `if (MILLRACE_UNLIKELY(misuse)) misused("the forbidden call, and the remedy");`
 [[noreturn]] MILLRACE_NOINLINE inline void misused(const char* sentence) { throw usage_error(sentence); }
 
 /// The message about bytes that were damaged twice, by whether they were the same both times.
@@ -244,8 +244,8 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// (a presigned URL carries its signature in the query). The scheme may be missing.
 std::string without_secrets(const std::string& url);
 
-/// The same for the URLs of shards: names of objects in S3 and of files are shown whole, because `?`, `#` and `@` are
-/// parts of names there.
+/// Like without_secrets(), for the URLs of shards: names of objects in S3 and of files are shown whole, because `?`,
+/// `#` and `@` are parts of names there.
 std::string shown_url(const std::string& url);
 
 }  // namespace millrace::detail

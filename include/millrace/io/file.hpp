@@ -23,7 +23,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What a file operation needs to stay alive while the kernel works on it.
+/// Owns the resources of a file operation while the kernel works on it.
 struct file_keep {
   explicit file_keep(std::shared_ptr<owned_fd> fd) noexcept : descriptor(std::move(fd)) {}
   std::shared_ptr<owned_fd> descriptor;  // not closed, and its number not reused, under the operation
@@ -42,9 +42,9 @@ class file_job final : private file_keep, public file_operation {
   void abandon() noexcept;
   /// Bytes, 0, or a negative errno value.
   std::int64_t result() const noexcept { return result_; }
-  /// What an open gave.
+  /// The descriptor that an open returned.
   owned_fd take_opened() noexcept { return std::move(opened_); }
-  /// What a stat gave.
+  /// The result of a stat.
   const struct ::statx& taken_status() const noexcept { return status; }
 
  private:
@@ -94,7 +94,7 @@ class file_wait {
   std::unique_ptr<file_job>* job_;
 };
 
-/// Whether the next piece of a transfer bypasses the page cache.
+/// The next piece of a transfer, and whether it bypasses the page cache.
 struct file_part {
   std::size_t size;
   bool direct;
@@ -104,7 +104,7 @@ struct file_part {
 /// use. The ragged head and tail go through the page cache, and all of it where memory and offset do not match.
 file_part direct_part(const char* memory, std::size_t length, std::uint64_t offset) noexcept;
 
-/// What an open gave: a descriptor or a negative errno value.
+/// The result of an open: a descriptor or a negative errno value.
 struct open_result {
   open_result() noexcept = default;
   owned_fd fd;
@@ -144,7 +144,7 @@ class file {
 
   explicit operator bool() const noexcept { return plain_ != nullptr; }
   const std::string& path() const noexcept { return path_; }
-  /// Whether the page cache is avoided: asked for, and allowed by the file system.
+  /// True if the page cache is bypassed: asked for, and allowed by the file system.
   bool direct() const noexcept { return direct_ != nullptr; }
 
   /// Size in bytes, as the file system says now (0 for a block device).
@@ -158,11 +158,11 @@ class file {
   /// Writes all of `data` at `offset`.
   MILLRACE_COROUTINE task<void> write_at(bytes data, std::uint64_t offset);
 
-  /// Waits until what was written has reached the device (fdatasync(2)).
+  /// Waits until all written data has reached the device (fdatasync(2)).
   MILLRACE_COROUTINE task<void> sync();
 
-  /// Closes the file and reports errors of earlier writes. Where a dropped operation is still
-  /// under way, the file is closed, without a report, when that has ended.
+  /// Closes the file and reports errors of earlier writes. If a dropped operation is still under way, the file is
+  /// closed without a report when that has ended.
   MILLRACE_COROUTINE task<void> close();
 
  private:
@@ -177,7 +177,8 @@ class file {
     return direct_ == nullptr ? detail::file_part{length, false} : detail::direct_part(memory, length, offset);
   }
 
-  /// Whether to try once more: interrupted, or a file system that takes O_DIRECT for opening but not for this transfer.
+  /// Returns true if the operation is to be tried once more: interrupted, or a file system that takes O_DIRECT for
+  /// opening but not for this transfer.
   bool again(std::int64_t result, const detail::file_part& p) noexcept;
 
   [[noreturn]] void fail(std::int64_t result, const char* what,

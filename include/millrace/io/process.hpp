@@ -140,7 +140,7 @@ class shell_process {
   int output() const noexcept { return output_; }
   int pidfd() const noexcept { return pidfd_; }
 
-  /// Appends what is there. False at the end of the output, and where it is longer than `limit`.
+  /// Appends the available output. Returns false at the end of the output, and if it is longer than `limit`.
   bool read_into(std::string& to, std::size_t limit, bool& too_long) {
     char buffer[4096];
     bool open = true;
@@ -170,7 +170,7 @@ class shell_process {
     const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
     if (rc < 0 && errno == EINTR) return false;
     if (rc == 0 && info.si_pid == 0) return false;
-    // Where SIGCHLD is ignored there is no status (ECHILD): only its output counts then.
+    // If SIGCHLD is ignored there is no status (ECHILD): only the output counts then.
     exit_status = rc < 0 ? 0 : info.si_code == CLD_EXITED ? info.si_status : -1;
     return true;
   }
@@ -222,7 +222,7 @@ class shell_process {
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What a process wrote to its standard output, and how it ended. Overwritten on destruction: it may be secrets.
+/// A process's standard output, and how it ended. Overwritten on destruction: it may be secrets.
 class process_result {
  public:
   process_result() = default;
@@ -237,11 +237,11 @@ class process_result {
 
 /// `process_result r = co_await run_process(command, longest, limit);` runs `sh -c command` to its end.
 ///
-/// Its standard input is empty, its standard error that of this program. Of its standard output `limit` bytes are read;
-/// more, a time-out, or dropping the task kills the process and everything that it has started. The loop, which must be
-/// a real one, is never held up: the end is reported by the kernel (a pidfd; asked for by a timer before Linux 5.3),
-/// and nothing waits for a process that has been killed and has not ended yet. Any number may run at once. Throws
-/// io_error where it cannot be started, or is not done within `longest` (code() is ETIMEDOUT then).
+/// Its standard input is empty, its standard error that of this program. At most `limit` bytes of its standard output
+/// are read; more, a time-out, or dropping the task kills the process and everything that it has started. The loop,
+/// which must be a real one, is never held up: the end is reported by the kernel (a pidfd; asked for by a timer before
+/// Linux 5.3), and nothing waits for a process that has been killed and has not ended yet. Any number may run at once.
+/// Throws io_error where it cannot be started, or is not done within `longest` (code() is ETIMEDOUT then).
 MILLRACE_COROUTINE task<process_result> run_process(std::string command, duration longest, std::size_t limit);
 
 }  // namespace millrace

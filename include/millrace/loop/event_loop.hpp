@@ -68,7 +68,7 @@ namespace detail {
 class file_queue;
 }
 
-/// What a file operation asks of the kernel. Memory, path and descriptor must stay valid until the operation completes.
+/// A file operation, as the kernel gets it. Memory, path and descriptor must stay valid until the operation completes.
 struct file_request {
   enum class kind : std::uint8_t { open, stat, read, write, sync, allocate, close };
 
@@ -131,8 +131,8 @@ class event_loop : public executor {
   /// Starts `w`, or changes the events (and the descriptor) of a watch that is on. `fd` is a socket, pipe, eventfd or
   /// the like with one watch of this loop at a time; unwatch before closing it. `poll_events`: POLLIN, POLLOUT, both,
   /// or 0; errors and hang-ups are always reported. A descriptor that cannot be polled is refused with io_error or, at
-  /// the back end's choice, reported once as POLLNVAL and then ignored. Of a watch whose descriptor was closed all the
-  /// same, neither a change nor the end takes anything from a watch of another descriptor that has its number now. May
+  /// the back end's choice, reported once as POLLNVAL and then ignored. If a watch's descriptor was closed all the
+  /// same, neither changing nor ending the watch affects a watch of another descriptor that has its number now. May
   /// throw std::bad_alloc.
   virtual void watch(fd_watch& w, int fd, unsigned poll_events) = 0;
 

@@ -80,7 +80,7 @@ class all_of_function {
 ///
 /// Concurrency: all are started through the run queue, in their order, on the executor and in the stage of the awaiting
 /// coroutine. Without tasks (an empty vector) it is done at once. Cancellation: dropping the await drops all, the last
-/// one first. Lifetime: tasks are owned by the await. What is passed as an lvalue must outlive it. Errors: the first
+/// one first. Lifetime: tasks are owned by the await. Arguments passed as lvalues must outlive it. Errors: the first
 /// exception drops the others, before it is delivered. If several were thrown by the time the awaiting coroutine runs,
 /// it gets that of the first in the order of the arguments; the others are counted in `further` if that is given.
 /// usage_error for an empty task; nothing has run then. Example:

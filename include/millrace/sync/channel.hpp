@@ -19,15 +19,15 @@ namespace millrace::inline MILLRACE_ABI {
 ///
 /// `const bool sent = co_await c.send(std::move(item));` waits while `capacity` items are queued; false, and the item
 /// is dropped, when the channel is closed. `std::optional<T> item = co_await c.receive();` waits while there are none.
-/// close() ends it: what is queued is still received, then receive() gives nullopt; close(error) makes it throw
-/// instead, each time.
+/// close() ends it: queued items are still received, then receive() gives nullopt; close(error) makes it throw instead,
+/// each time.
 ///
 /// Concurrency: coroutines that wait are served in the order in which they came, without exception. An item that is
 /// queued wakes one receiver and is reserved for it; an item that is taken wakes one sender and its room is reserved
 /// for that. Waiters resume through the run queue; close() wakes all. Cancellation: dropping a send() or receive()
-/// loses no queued item: items are moved only by a coroutine that runs. What was reserved for a waiter that is dropped
-/// before it runs goes to the next one. Lifetime: the channel must outlive its waiters. Errors: usage_error for a
-/// capacity of 0.
+/// loses no queued item: items are moved only by a coroutine that runs. An item or room reserved for a waiter that is
+/// dropped before it runs goes to the next one. Lifetime: the channel must outlive its waiters. Errors: usage_error for
+/// a capacity of 0.
 template <class T>
 class channel {
  public:
@@ -44,7 +44,7 @@ class channel {
   /// True when the item was queued, false when the channel is closed.
   sendable send(T item) { return sendable(*this, std::move(item)); }
 
-  /// The next item, nullopt when the channel is closed and empty; throws what it was closed with.
+  /// The next item, nullopt when the channel is closed and empty; throws the exception given to close().
   detail::awaitable_of<receiving, channel> receive() noexcept {
     return detail::awaitable_of<receiving, channel>(*this);
   }

@@ -58,7 +58,7 @@ inline unsigned count_of_cpu_list(std::string_view list) {
   return static_cast<unsigned>(count);
 }
 
-/// CPUs of "150000 100000": quota and period in microseconds. 0 for "max", -1 and what is not a quota.
+/// CPUs of "150000 100000": quota and period in microseconds. 0 for "max", -1 and text that is not a quota.
 inline double quota_of(const std::string& text) {
   char* rest = nullptr;
   const long long quota = std::strtoll(text.c_str(), &rest, 10);

@@ -39,7 +39,8 @@ MILLRACE_INLINE void thread::start(const char* name, void* (*entry)(void*), void
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  // Not those that a thread raises by what it does itself: blocked, they end the program past its crash handler.
+  // Signals that a thread raises by its own instructions stay unblocked: blocked, they end the program past its crash
+  // handler.
   for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) ::sigdelset(&all, own);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread begins with the mask of its maker
   const int failed = ::pthread_create(&id_, nullptr, entry, argument);

@@ -79,7 +79,7 @@ class branch final : private completion {
   bool done_ = false;
 };
 
-/// Branches of any types. What is done to all is done in their order; they are dropped in reverse order.
+/// Branches of any types. Operations on all follow their order; branches are dropped in reverse order.
 template <class... T>
 class branch_tuple {
  public:
@@ -98,7 +98,7 @@ class branch_tuple {
     each_from_last(f, std::index_sequence_for<T...>());
   }
 
-  /// Of the first branch that is done; one must be.
+  /// The value of the first branch that is done; one must be.
   template <std::size_t I = 0>
   any_value take_any() {
     if constexpr (I + 1 < sizeof...(T)) {
@@ -224,7 +224,7 @@ inline constexpr bool is_task = false;
 template <class T>
 inline constexpr bool is_task<task<T>> = true;
 
-/// What awaiting an A gives.
+/// The result of awaiting an A.
 template <class A>
 using awaited_value = decltype(std::declval<A>().awaited_by(std::declval<promise_base&>()).await_resume());
 
