@@ -121,7 +121,9 @@ class wait_group {
 
 }  // namespace detail
 
-/// State that the coroutines of one run share and decide by.
+/// State that the coroutines of one run share and decide by. run() makes one for each run; the coroutines of a loop
+/// that belong to no run share the loop's own (executor::own_run()), which has no memory budget and a consumer that
+/// waits.
 ///
 /// Concurrency: abandoned() is for the thread of the run's loop, the rest for any thread. Lifetime: longer than the
 /// run's coroutines; abandoned() may be shared beyond it.

@@ -21,7 +21,7 @@ class length_edges {
   constexpr length_edges(std::initializer_list<std::size_t> edges) {
     for (const std::size_t e : edges) push_back(e);
   }
-  /// The same, of edges that a program computes.
+  /// Takes edges that a program computes.
   constexpr explicit length_edges(std::span<const std::size_t> edges) {
     for (const std::size_t e : edges) push_back(e);
   }

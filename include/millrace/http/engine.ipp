@@ -288,7 +288,7 @@ MILLRACE_INLINE bool engine::postpone(int fd, int flags) noexcept {
 
 MILLRACE_INLINE void engine::run_deferred() noexcept {
   turn_bytes_ = 0;
-  // Those that were not served at all come first. One that libcurl has closed meanwhile it does not know any more.
+  // Sockets not served yet go first. libcurl ignores sockets that it has closed.
   serving_.swap(postponed_);
   for (const ready_socket& s : serving_) act_in_turn(s.fd, s.flags);
   serving_.clear();
@@ -383,7 +383,7 @@ MILLRACE_INLINE void copy_past_caches(void* to, const void* from, std::size_t si
   std::memcpy(out, in, size);
 }
 
-/// What kind of failure libcurl's result is.
+/// The kind of failure that libcurl's result stands for.
 MILLRACE_INLINE failure failure_of(CURLcode rc) noexcept {
   switch (rc) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -809,7 +809,7 @@ MILLRACE_INLINE void transfer::store(const char* data, std::size_t n) {
   while (n > 0) {
     if (!current_) begin_piece();
     const std::size_t part = std::min(n, current_.capacity() - filled_);
-    // While it is in the cache. Of memory that is summed anyway the CRC-32C is known in the end.
+    // While it is in the cache. If the memory is summed anyway, the CRC-32C is known in the end.
     const bool known = resumable_ && current_.is_summed() && body_.resume->crc.kind() == crc_kind::crc32c;
     if (resumable_ && !known) body_.resume->crc.add(data, part);
     current_.note_filled(filled_, data, part);

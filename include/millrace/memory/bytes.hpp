@@ -89,8 +89,8 @@ class bytes {
   /// How often a pool has lent that memory before.
   std::uint32_t use() const noexcept { return owner_ == nullptr ? 0 : owner_->use; }
 
-  /// The CRC-32C of the slice. Where what filled the memory has summed its blocks (slab_pool::summed()), it is made of
-  /// their sums, and little of the slice is read.
+  /// The CRC-32C of the slice. If the sums of its blocks are known (slab_pool::summed()), it is made of them, and
+  /// little of the slice is read.
   std::uint32_t crc32c() const noexcept;
 
   /// How many bytes the source of these slices had given to its consumer, in all, when it gave the latest one of this
@@ -106,7 +106,7 @@ class bytes {
   /// A slice that keeps little more memory than its size: itself if it is at least half of its memory, else a copy.
   bytes compact() const { return retained() / 2 > size_ ? copy(view()) : *this; }
 
-  // What stages ask of their items, see flow/shuffle.hpp, flow/buffer.hpp and coro/item_bytes.hpp.
+  // Functions that stages look for, see flow/shuffle.hpp, flow/buffer.hpp and coro/item_bytes.hpp.
   friend std::size_t byte_size(const bytes& slice) noexcept { return slice.size(); }
   friend bytes compact_slices(const bytes& slice) { return slice.compact(); }
   friend const bytes* slice_of(const bytes& slice) noexcept { return &slice; }
@@ -152,14 +152,14 @@ class writable_bytes {
     if (owner_ != nullptr && owner_->sums != nullptr) sum(offset, data, length);
   }
 
-  /// Whether they are: then bytes::crc32c() of what is shared is cheap.
+  /// True if blocks are summed: then bytes::crc32c() of the shared slices is cheap.
   bool is_summed() const noexcept { return owner_ != nullptr && owner_->sums != nullptr; }
 
   /// Takes over one reference. For the library's own pools.
   explicit writable_bytes(detail::block* owner) noexcept : owner_(owner) {}
 
-  /// In place of that, where the CRC-32C of these bytes is known. `offset` is a multiple of 4 KiB, and `length` is
-  /// 4 KiB, or less at the end of what is filled.
+  /// In place of that, where the CRC-32C of these bytes is known. `offset` is a multiple of 4 KiB, and `length` is 4
+  /// KiB, or less at the end of the filled part.
   void note_filled(std::size_t offset, std::uint32_t crc, std::size_t length) noexcept {
     if (owner_ != nullptr && owner_->sums != nullptr) sum(offset, crc, length);
   }
