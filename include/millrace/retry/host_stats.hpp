@@ -9,18 +9,18 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What keeps ranged reads from bringing more while their consumer waits.
+/// The limit of ranged reads while their consumer waits.
 enum class read_limit : unsigned char {
   none,      ///< nothing was seen to, or the consumer does not wait: then the consumer is the limit
   memory,    ///< the bound in bytes
-  requests,  ///< the bound of .requests: the store sends what it does on each connection, and more would bring more
+  requests,  ///< the bound of .requests: each connection has its full rate, and more connections would add to it
   link,      ///< more would bring nothing: the link, or what the store sends in all
   shards,    ///< the bound of .shards: all objects that may be open are asked for
   disk,      ///< the disk of a cache, which is read instead of the store
 };
 
-/// What a runtime has measured of a store's host, and chosen for its readers: all fetch() and epochs(), indexes in the
-/// making and whole objects. Of runtime::hosts() and run_stats::hosts.
+/// Measurements of a store's host, and the numbers chosen for its readers: all fetch() and epochs(), indexes in the
+/// making and whole objects. Returned by runtime::hosts() and found in run_stats::hosts.
 class host_stats {
  public:
   std::string name;              ///< "https://store.example:9000"

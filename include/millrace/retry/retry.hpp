@@ -17,7 +17,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What to do about a failed request.
+/// The treatment of a failed request.
 enum class retry_class {
   permanent,   ///< the same request will fail again
   transient,   ///< try again after a short pause
@@ -84,8 +84,8 @@ void count_retry(executor& ex, bool throttled, const std::exception_ptr& why) no
 /// While the store asks for fewer requests, pauses are of throttling_base each, since a request_gate makes them fewer,
 /// and retry_options::patience is the one bound: attempts and quota are for failures.
 ///
-/// What can be corrected (the region, the clock, the credentials) is tried again at once, each of the three once per
-/// request, outside quota and count. Uses neither a clock nor random numbers; nothing waits here.
+/// A failure that can be corrected (the region, the clock, the credentials) is tried again at once, each of the three
+/// once per request, outside quota and count. Uses neither a clock nor random numbers; nothing waits here.
 class retry_policy {
  public:
   /// `quota` must outlive the policy.

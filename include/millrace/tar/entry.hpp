@@ -28,7 +28,7 @@ struct entry {
   std::uint64_t header_offset = 0;
   /// The first byte of the body.
   std::uint64_t data_offset = 0;
-  /// Bytes of body that the archive stores for this member: body.size() for a regular file; for other types what was
+  /// Bytes of body that the archive stores for this member: body.size() for a regular file; for other types the bytes
   /// skipped (0 for types that have no body, whatever their header says).
   std::uint64_t size = 0;
   /// The typeflag: '0' and '7' regular file, '1' hard link, '2' symbolic link, '3' and '4' devices, '5' directory,

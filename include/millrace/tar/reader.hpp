@@ -36,7 +36,7 @@ class input {
     return current_.size() - used_;
   }
 
-  /// The same of the current piece alone, which stays where it is.
+  /// Unread bytes of the current piece alone, which stays in place.
   std::size_t left() const noexcept { return current_.size() - used_; }
 
   /// The next byte, one of together(). Valid until the next call that reads.
@@ -100,7 +100,7 @@ class body_collector {
     return done_ == wanted_;
   }
 
-  /// Skips what is there; returns how many bytes are missing, and counts them as skipped.
+  /// Skips the available bytes; returns how many bytes are missing, and counts them as skipped.
   std::uint64_t jump(input& in) {
     skip(in);
     return wanted_ - std::exchange(done_, wanted_);
@@ -115,7 +115,7 @@ class body_collector {
   std::uint64_t done_ = 0;
 };
 
-/// What the pax records before a member say about it. Empty strings: not given.
+/// Fields of a member that the pax records before it set. Empty strings: not given.
 struct pax_records {
   std::string path;
   std::string sparse_name;  ///< of a sparse member, whose path is then a made-up one
@@ -160,7 +160,7 @@ class extended_headers {
     return "a pax header of " + std::to_string(size) + " bytes is larger than max_pax_bytes";
   }
 
-  /// Reads and applies the payload. False: more input is needed. What is wrong with it goes to `problem`.
+  /// Reads and applies the payload. False: more input is needed. Its fault is stored in `problem`.
   bool read(input& in, const reader_options& options, pax_problem& problem);
 
   /// Bytes of the payload.
@@ -244,8 +244,9 @@ class reader {
   /// wants more input: feed() must continue at the offset that is returned; finish(), if that is not in the object.
   std::uint64_t skip();
 
-  /// Where a reader must begin (reader_options::start) to continue as this one would: at the first header of the member
-  /// whose headers are being read, or that a broken one belongs to; else, inside of a body too, at the next byte.
+  /// The offset at which a reader must begin (reader_options::start) to continue like this one: at the first header of
+  /// the member whose headers are being read, or that a broken one belongs to; else, inside of a body too, at the next
+  /// byte.
   std::uint64_t resume_at() const noexcept {
     return group_open_ || state_ == state::failed ? group_start_ : in_.offset() - carried_;
   }
@@ -255,7 +256,7 @@ class reader {
   /// it has been fed, too.
   bool done() const noexcept { return state_ == state::end && !has_pending_; }
 
-  /// What is unusual about the end of the archive, as a sentence; empty when nothing is, or before done().
+  /// An unusual property of the archive's end, as a sentence; empty if there is none, and before done().
   std::string_view warning() const noexcept;
 
  private:

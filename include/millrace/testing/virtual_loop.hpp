@@ -44,7 +44,7 @@ class seed_note {
 
   /// "MILLRACE_SEED=42"; "" where nothing is shuffled.
   const std::string& text() const noexcept { return text_; }
-  /// The same in brackets, after a sentence.
+  /// Likewise in brackets, after a sentence.
   std::string added_to(const char* sentence) const {
     return text_.empty() ? std::string(sentence) : sentence + (" (" + text_ + ")");
   }
@@ -85,9 +85,10 @@ class virtual_loop final : public executor {
   /// Lets virtual time pass without running anything.
   void advance(duration d) noexcept { now_ = millrace::detail::added(now(), d).time_since_epoch().count(); }
 
-  /// Runs what is ready, and becomes ready, within `d` of virtual time, what is due at its end included; the clock then
-  /// stands there. With 0 what is ready now and what that makes ready. It is no deadlock when nothing is left to do.
-  /// Announced operations of other threads are waited for, in real time. Not from a coroutine of this loop.
+  /// Runs coroutines that are ready, or become ready, within `d` of virtual time, those due at its end included; the
+  /// clock then stands there. With 0 it runs those ready now, and those that they make ready. It is no deadlock when
+  /// nothing is left to do. Announced operations of other threads are waited for, in real time. Not from a coroutine of
+  /// this loop.
   void run_for(duration d) {
     end_ = millrace::detail::added(now(), d).time_since_epoch().count();
     ended_ = false;

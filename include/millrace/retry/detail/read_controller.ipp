@@ -62,7 +62,8 @@ MILLRACE_INLINE void read_controller::aim(double rate) noexcept {
   constexpr double slack = 1.4;
   constexpr double finished_in_a_second = 64;
   constexpr double waiting = 1.5;  // memory for this many times the reads in flight
-  // Of what the best length would bring. Where reads wait for their turn, few long ones wait less than many short ones.
+  // A share of the rate with the best length. If reads wait for their turn, few long ones wait less than many short
+  // ones.
   const double enough = blocked_ ? 0.75 : 0.95;
   constexpr double request_cost = 75e-6;  // seconds of a loop's time
   const auto brings = [&](std::size_t part) {
@@ -160,7 +161,7 @@ MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes
   if (state_ == state::learning) {
     if (count_ < 3) return;
     learn();
-    // Those to come are longer than the first ones, and bring more, unless these were too short to tell.
+    // Later reads are longer than the first ones, and have a higher rate, unless these were too short to tell.
     const double more = object_ > 0 ? 8 : 4;  // small objects take little memory
     aim(more * flying_ / count_ * std::min(alone(length(part_)), 3 * alone(bytes_ / count_)));
     grown_from_ = 0;
@@ -193,7 +194,7 @@ MILLRACE_INLINE void read_controller::hold(double rate, double flying, time_poin
 }
 
 MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_point now) noexcept {
-  // What so many reads would bring if nothing limited them.
+  // The rate of so many reads if nothing limited them.
   const double unlimited = flying * alone(bytes_ / count_);
   seen_ = rate;
   if (state_ == state::growing || state_ == state::holding) full_ = rate < 0.75 * unlimited;
@@ -209,11 +210,11 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
       return;
     case state::growing: {
       // The first reads of all that finish are the fastest of those in flight: the wait for first bytes is longer than
-      // they say. Where connections are as fast as they were, it is not the link that makes it longer.
+      // they say. If connections are as fast as before, the link is not the reason.
       const bool misjudged = guessed_ && body_rate() >= 0.75 * rate_;
       // A machine that stands still for a tenth of a second looks like a full link: it is measured again. Too many
-      // reads for another interval cost little; too few would be kept for several. Where reads are short, intervals
-      // are, too, and more reads would touch memory for nothing.
+      // reads for another interval cost little; too few would be kept for several. If reads are short, intervals are,
+      // too, and more reads would touch memory for nothing.
       const bool sure = doubted_rate_ > 0 || first_ + length(part_) / rate_ < 20e-3;
       const bool paid = misjudged || rate >= (doubted_rate_ > 0 ? 0.85 : 0.75) * unlimited;
       if (!paid && !sure) {

@@ -379,7 +379,7 @@ MILLRACE_INLINE bool unpacker::decompress(::archive* a) {
     if (!within_limits(consumed(a), output_)) return false;
   }
   const std::uint64_t consumed = this->consumed(a);
-  // What is no whole header libarchive takes for what follows the data.
+  // libarchive takes an incomplete header for bytes that follow the data.
   if (consumed == 0) return fail(std::string("the ") + format_name(kind_) + " data is broken or cut", 0);
   return check_end(consumed);
 }
@@ -499,7 +499,7 @@ MILLRACE_INLINE bool unpacker::read_members(::archive* a) {
   }
 }
 
-/// Compares what was read with the zip's directory, which begins at offset `consumed`.
+/// Compares the number of members with the zip's directory, which begins at offset `consumed`.
 MILLRACE_INLINE bool unpacker::check_directory(std::uint64_t consumed, std::uint64_t members) {
   zip_directory directory;
   bool known = false;
@@ -511,7 +511,7 @@ MILLRACE_INLINE bool unpacker::check_directory(std::uint64_t consumed, std::uint
               consumed);
 }
 
-/// As the archive has it, whatever the locale.
+/// Reads the name as the archive has it, whatever the locale.
 MILLRACE_INLINE bool unpacker::read_name(::archive* a, ::archive_entry* e) {
   if (kind_ != format::zip) {
     const char* const name = ::archive_entry_pathname(e);

@@ -35,8 +35,8 @@ std::uint64_t xz_dictionary(std::string_view block) noexcept;
 /// tell.
 std::uint64_t window_of(format kind, std::string_view head) noexcept;
 
-/// Finds the header of every block in xz data by their framing: nothing is decompressed. What it cannot follow is
-/// damaged, and for the decoder to refuse.
+/// Finds the header of every block in xz data by their framing: nothing is decompressed. Data that it cannot follow is
+/// damaged; the decoder refuses it.
 class xz_blocks {
  public:
   /// The next bytes. Returns the largest dictionary of the blocks whose headers end in them; 0: no header does.
@@ -94,7 +94,7 @@ class window_claim {
     if (shared_ != nullptr) shared_->give_back(taken_);
   }
 
-  /// Whether there is room for that window now, which is taken then. One that need() will refuse has room.
+  /// Takes the window if there is room for it now; returns false if there is not. True for one that need() refuses.
   bool take(std::uint64_t window);
   /// Takes the room for that window. Returns why there is none: max_window_bytes, the run's budget, the windows of the
   /// objects beside it; empty if there is.

@@ -19,7 +19,7 @@ namespace millrace::inline MILLRACE_ABI::s3_server {
 /// server is what a client names as its file of authorities.
 class tls_options {
  public:
-  /// What happens instead of a handshake.
+  /// Sent instead of a handshake.
   enum class handshake : std::uint8_t {
     normal,
     reset,       ///< the connection is reset at the first byte
@@ -67,11 +67,11 @@ class distance {
   double writes_each_second = 0;
   double burst = 0.1;  ///< how many seconds of these a full bucket of tokens holds; one request at least
 
-  /// Whether bodies are sent piece by piece.
+  /// True if bodies are sent piece by piece.
   bool paced() const noexcept { return connection_rate != 0 || link_rate != 0; }
 };
 
-/// What requests without a signature may do.
+/// The rights of requests without a signature.
 enum class anonymous_access { none, read, write };
 
 /// How a server behaves; fixed when it is made, except where the server has a function of the same name.

@@ -37,7 +37,7 @@ class caller {
 /// Verifies SigV4 signatures, in the Authorization header or in the query: an implementation independent of the
 /// library's signer, and stricter than S3. Besides what S3 refuses it refuses a path or query that is not
 /// percent-encoded exactly as it is signed, signed headers that are not sorted, and an unsigned x-amz-* header in any
-/// request. Anonymous requests pass; what they may do is decided elsewhere.
+/// request. Anonymous requests pass; their rights are decided elsewhere.
 class signature_check {
  public:
   /// `o` must outlive the check.

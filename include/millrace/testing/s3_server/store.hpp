@@ -72,7 +72,7 @@ class upload {
   upload(std::string in_bucket, std::string of_key, std::vector<object::field> object_fields)
       : bucket(std::move(in_bucket)), key(std::move(of_key)), fields(std::move(object_fields)) {}
 
-  /// What a client says to be a part: number, ETag (with or without quotes) and checksum (empty: none given).
+  /// A part as the client claims it: number, ETag (with or without quotes) and checksum (empty: none given).
   class claim {
    public:
     std::uint64_t number = 0;
@@ -108,7 +108,7 @@ namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 using object_map = std::map<std::string, std::shared_ptr<const object>, std::less<>>;
 
-/// Where a listing continues: after a key, or after every key that begins with a prefix.
+/// The place where a listing continues: after a key, or after every key that begins with a prefix.
 class list_position {
  public:
   list_position() = default;

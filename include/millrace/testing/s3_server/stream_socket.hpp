@@ -68,7 +68,7 @@ class stream_socket {
     const int on = 1;
     ::setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
-  /// Ends our side: the peer reads the end of the stream after what was written.
+  /// Ends our side: the peer reads the end of the stream after the bytes written.
   void shutdown_write() noexcept { ::shutdown(fd(), SHUT_WR); }
   /// Closing becomes a reset of the connection; what the peer has not acknowledged is dropped.
   void reset_on_close() noexcept {
@@ -97,7 +97,7 @@ class stream_socket {
     throw io_error(code, std::string(what) + " failed: " + std::strerror(code));
   }
 
-  /// What is watched: the descriptor and the operations that wait for it. Interest is given up lazily, when the kernel
+  /// The watch: the descriptor and the operations that wait for it. Interest is given up lazily, when the kernel
   /// reports something that no operation waits for: a coroutine that reads in a loop does not change the watch.
   class state final : public fd_watch {
    public:
