@@ -30,8 +30,8 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 class session;
 class url;
 
-/// A client of one S3 store: configuration and credentials. Copies are cheap and share what was learnt; any copy may be
-/// used on any number of loops. It holds no connection: those belong to the loops.
+/// A client of one S3 store: configuration and credentials. Copies are cheap and share the state learnt from the store;
+/// any copy may be used on any number of loops. It holds no connection: those belong to the loops.
 ///
 /// Everything returns a lazy task or stream that runs on the executor that awaits it and keeps the client's state
 /// alive. Failures are s3::error (the store refused) or http::error (the transport failed), after the configured
@@ -61,7 +61,7 @@ class client {
   /// A whole object, of at most `max_bytes`, in one piece of memory; large ones in parallel parts. See read_object.
   MILLRACE_COROUTINE task<bytes> read(std::string_view object, std::size_t max_bytes = SIZE_MAX,
                                       std::atomic<std::uint64_t>* progress = nullptr) const;
-  /// The same, straight into `memory`, which the object must fit into; gives its size. See read_object_into.
+  /// Reads straight into `memory`, which the object must fit into; gives its size. See read_object_into.
   MILLRACE_COROUTINE task<std::size_t> read(std::string_view object, std::span<std::byte> memory,
                                             std::atomic<std::uint64_t>* progress = nullptr) const;
   /// Size and ETag of an object.
@@ -89,7 +89,7 @@ class client {
   const config& configuration() const noexcept;
 
  private:
-  /// The URL of an object: what is asked of a bucket instead means something else.
+  /// The URL of an object: a request to a bucket has another meaning.
   static url object_of(std::string_view text);
   static void trust_authorities_of(const config& c, http::transport_options& transport);
 

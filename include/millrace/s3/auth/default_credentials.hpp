@@ -33,8 +33,8 @@
 
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
-/// What the sources of credentials use: the files of this machine, HTTP on the awaiting loop, processes, the clock.
-/// Tests replace it with recordings. Thread-safe.
+/// The environment of the sources of credentials: the files of this machine, HTTP on the awaiting loop, processes, the
+/// clock. Tests replace it with recordings. Thread-safe.
 class surroundings {
  public:
   /// `services` is how STS and SSO are reached: proxy and certificate authorities.
@@ -58,7 +58,7 @@ class surroundings {
   double random() const noexcept { return rng(seed_.fetch_add(1)).uniform(); }
 
  private:
-  /// As http::send(), but no part of the two bodies, which may be secrets, stays in freed memory.
+  /// Like http::send(), but no part of the two bodies, which may be secrets, stays in freed memory.
   MILLRACE_COROUTINE static task<http::response> send_wiped(
       http::request r, std::shared_ptr<const http::transport_options> options, std::size_t limit);
 
@@ -77,9 +77,9 @@ class sourced_credentials {
 
   credentials who;
   std::string source;
-  /// Of this instance: used after they expire while the metadata service gives no newer ones.
+  /// The credentials are the instance's: used after they expire while the metadata service gives no newer ones.
   bool of_instance = false;
-  /// Of the environment: they do not change.
+  /// The credentials are the environment's: they do not change.
   bool constant = false;
 };
 

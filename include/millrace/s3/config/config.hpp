@@ -15,7 +15,7 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 
 class settings;
 
-/// Where the bucket's name goes in a request.
+/// The place of the bucket's name in a request.
 enum class addressing {
   automatic,       ///< virtual-hosted at AWS, in the path at a custom endpoint (what most S3-alikes need)
   virtual_hosted,  ///< in the host name, where the bucket's name and the endpoint allow it
@@ -26,8 +26,8 @@ enum class addressing {
 /// requests in a second holds requests of every kind back while the store asks for fewer.
 enum class retry_mode { legacy, standard, adaptive };
 
-/// Explicit values for a config: what is given here wins over the environment. Empty and absent mean "not given". Texts
-/// are copied into the struct.
+/// Explicit values for a config, which win over the environment. Empty and absent mean "not given". Texts are copied
+/// into the struct.
 struct config_options {
   short_text<256> region = {};
   short_text<1024> endpoint = {};  ///< https://host:port, or http://
@@ -48,7 +48,7 @@ struct config_options {
   bool anonymous = false;
 };
 
-/// Where and how to reach S3: everything but the credentials.
+/// The address of S3 and the way to reach it: everything but the credentials.
 class config {
  public:
   /// Explicit values and defaults alone; reads no environment.
@@ -59,7 +59,7 @@ class config {
   static config from_environment(const environment& variables, const config_options& given = config_options());
   static config from_settings(const settings& s, const config_options& given = config_options());
 
-  // Where each comes from: a variable, then a property of the profile, `s3.x` being one of its `s3 =` block.
+  // Sources of each: a variable, then a property of the profile, `s3.x` being one of its `s3 =` block.
   std::string region;        ///< AWS_REGION, AWS_DEFAULT_REGION, region; may be empty with a custom endpoint
   std::string endpoint_url;  ///< AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url; empty: AWS itself
   addressing style;          ///< s3.addressing_style: path, virtual or auto
@@ -89,8 +89,8 @@ std::optional<int> parse_attempts(std::string_view text) noexcept;
 
 }  // namespace detail
 
-/// What answers for this bucket: the endpoint where one is configured, else AWS's front ends of the bucket. Names the
-/// bounds of requests (storage::host()); no address.
+/// The host that answers for this bucket: the endpoint if one is configured, else AWS's front ends of the bucket. Names
+/// the bounds of requests (storage::host()); no address.
 inline std::string host_name(const config& c, std::string_view bucket) {
   return c.endpoint_url.empty() ? "s3://" + std::string(bucket) : c.endpoint_url;
 }

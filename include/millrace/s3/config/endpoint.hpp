@@ -82,7 +82,7 @@ class service_endpoint {
 
 namespace millrace::inline MILLRACE_ABI::s3 {
 
-/// Where the requests for one bucket go and for which region they are signed.
+/// The address that requests for one bucket go to, and the region that they are signed for.
 ///
 /// Computed once per bucket by the rules of the AWS SDKs: virtual-hosted where the bucket's name and the certificate
 /// allow it, in the path otherwise. path() gives the very bytes to be signed and sent.

@@ -88,7 +88,7 @@ namespace millrace::inline MILLRACE_ABI::s3::detail {
 /// A property in a file: name and value. The name is lower case, and empty if nothing reads a property of that name.
 using raw_property = std::pair<std::string, std::string>;
 
-/// A section as it stands in a file: what is between the brackets, trimmed.
+/// A section of a file: the text between the brackets, trimmed.
 struct raw_section {
   explicit raw_section(std::string t) : title(std::move(t)) {}
   std::string title;
@@ -129,7 +129,7 @@ class profile_parser {
 
   void title(std::string_view line);
 
-  /// Where the comment after a title begins: between quotes there is none.
+  /// The offset of the comment after a title: between quotes there is none.
   static std::size_t comment_in_title(std::string_view line) noexcept;
 
   void property(std::string_view line);
@@ -150,7 +150,7 @@ class profile_parser {
 
 namespace millrace::inline MILLRACE_ABI::s3 {
 
-/// Where the AWS configuration files are and which profile is meant.
+/// The paths of the AWS configuration files, and the name of the profile.
 class profile_location {
  public:
   /// AWS_CONFIG_FILE, AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE, HOME. Paths may start with `~/`. A path is empty when

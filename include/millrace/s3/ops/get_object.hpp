@@ -25,7 +25,7 @@
 
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
-/// Whether a composite checksum can be compared with the bytes of an object of `size` bytes: whether its upload had
+/// Returns true if a composite checksum can be compared with the bytes of an object of `size` bytes: its upload had
 /// parts of one size, as far as the first and their number tell. Throws changed_error where the object is no longer the
 /// version `etag`.
 MILLRACE_COROUTINE task<bool> find_parts(const session& s, body_checksum& sum, std::string bucket, std::string key,
@@ -51,12 +51,12 @@ class part_download {
     part_download* download_;
   };
 
-  /// Whether the last attempt was for the rest of a part whose beginning is here.
+  /// True if the last attempt was for the rest of a part whose beginning is here.
   bool resumed() const noexcept { return resumed_; }
   /// The version that is read, as far as it is known.
   const std::string& version() const noexcept { return seen_ && !seen_->etag.empty() ? seen_->etag : if_match_; }
   const operation& asked() const noexcept { return op_; }
-  /// Whether the last request had an If-Match.
+  /// True if the last request had an If-Match.
   bool conditional() const noexcept { return conditional_; }
   /// From now on requests have none: the ETags of the answers are compared alone.
   void go_without_condition() noexcept { unconditional_ = true; }
@@ -69,7 +69,7 @@ class part_download {
   /// The checksum that came with a whole object.
   MILLRACE_COROUTINE task<void> compare(const object_part& p);
 
-  /// The request for what is still due.
+  /// Prepares the request for the missing bytes.
   void prepare(executor& ex);
 
   http::body_options memory();

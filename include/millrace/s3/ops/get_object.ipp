@@ -190,12 +190,12 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
   } catch (const changed_error&) {
     why = std::current_exception();
     op_.new_connection = true;
-    known = seen_;  // what is read once more must be that version
+    known = seen_;  // the next attempt must read that version
   } catch (...) {
     why = std::current_exception();
     op_.new_connection = true;
   }
-  // The exchange is gone; what it had received lies in partial_.
+  // The exchange is gone; its bytes lie in partial_.
   if (!sound || !may_resume()) forget();
   if (known) seen_ = std::move(known);
   progressed_ = partial_.filled > before && partial_.filled - before >= std::max(64 * KiB, length_ / 16);

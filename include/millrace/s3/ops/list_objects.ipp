@@ -114,7 +114,7 @@ MILLRACE_INLINE std::optional<std::string> split_point(std::string_view prefix, 
   return std::nullopt;
 }
 
-/// ": no permission"; empty for what is not an error of the library.
+/// ": no permission"; empty for exceptions that are not the library's.
 MILLRACE_INLINE std::string reason_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -133,7 +133,7 @@ class key_range {
 
   /// Throws where the pages of a listing go in circles or have no keys.
   void check(const list_page& page, std::uint64_t most_empty, const operation& op, const url& prefix);
-  /// Whether the keys of a page ascend from those before.
+  /// True if the keys of a page ascend from those before.
   bool ascends(const list_page& page) const noexcept;
 
   const std::string after;           // start-after; empty: from the prefix's beginning
@@ -218,7 +218,7 @@ class split_listing {
   }
   MILLRACE_COROUTINE static task<void> work(split_listing& self, key_range& r);
   MILLRACE_COROUTINE task<list_page> page_of(key_range& r);
-  /// Splits what is left of a range, if that may be worth it.
+  /// Splits the rest of a range, if that may be worth it.
   MILLRACE_COROUTINE void split(key_range& r);
   void take(key_range& r, list_page page);
   /// From `r` on, whose keys up to here are right, page after page.
@@ -312,7 +312,7 @@ MILLRACE_INLINE void split_listing::take(key_range& r, list_page page) {
       r.odd = r.done = true;
       return;
     }
-    // As it comes, then. What is listed from here on may lie anywhere.
+    // The first range is listed as it comes. Its further keys may lie anywhere.
     if (r.next != nullptr || r.until) go_on_alone(r, "keys do not ascend");
     alone_ = true;
   }

@@ -22,7 +22,7 @@ class object_info {
  public:
   std::uint64_t size = 0;  ///< of the whole object
   std::string etag;        ///< quotes included; empty when the store sends none
-  std::string encoding;    ///< Content-Encoding of what was read; empty when the store sends none
+  std::string encoding;    ///< Content-Encoding of the object; empty when the store sends none
 };
 
 /// Bytes of an object, with the version they belong to.
@@ -61,8 +61,8 @@ struct put_options {
   std::size_t part = 8 * MiB;     ///< bytes of one part: 5 MiB to 5 GiB at AWS, and at most 10,000 parts
   std::size_t parts = 4;          ///< held at once: the one that is being filled and those on their way
   std::size_t window = 64 * MiB;  ///< bytes of those; one part is always held
-  /// What the stream holds, where that is known: parts become large enough for it, and a stream of another length is an
-  /// error instead of an object.
+  /// Length of the stream, if it is known: parts become large enough for it, and a stream of another length is an error
+  /// instead of an object.
   std::optional<std::uint64_t> size = std::nullopt;
   /// An object of that name is left alone: 412 PreconditionFailed. After an attempt whose answer was lost, an object of
   /// the same content is taken for what that attempt has stored.

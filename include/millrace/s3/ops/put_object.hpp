@@ -64,7 +64,7 @@ class object_chunk {
   friend std::size_t byte_size(const object_chunk& c) noexcept { return c.data.size(); }
 };
 
-/// Where the bytes of one part are collected. It begins small and becomes a slab only when a part needs one.
+/// Collects the bytes of one part. It begins small and becomes a slab only when a part needs one.
 class part_buffer {
  public:
   part_buffer(std::size_t part, slab_pool& slabs) noexcept : part_(part), slabs_(slabs) {}
@@ -242,8 +242,8 @@ MILLRACE_COROUTINE task<void> create_bucket(std::shared_ptr<const session> s, st
 
 /// Deletes an object; one that is not there is fine, a bucket that is not there is s3::error. Retried as others are.
 ///
-/// In a bucket with versions the object is hidden by a delete marker: what was stored remains, and can be listed and
-/// restored by other tools. Where the client or the bucket's policy does not allow it: 403 AccessDenied, for anonymous
+/// In a bucket with versions the object is hidden by a delete marker: the stored versions remain, and can be listed and
+/// restored by other tools. If the client or the bucket's policy does not allow it: 403 AccessDenied, for anonymous
 /// requests too.
 MILLRACE_COROUTINE task<void> remove_object(std::shared_ptr<const session> s, std::string bucket, std::string key);
 
@@ -275,7 +275,7 @@ async_generator<Chunk> counted(Chunk first, Generator rest, std::uint64_t* total
 /// while the last request is on its way, the object may be there or not. An upload is not aborted only if the answer to
 /// its creation was lost, since its id is not known; stores have a lifecycle rule for these. With only_new, a retry
 /// whose first attempt had succeeded is refused: the object is then looked at by a HEAD, and is this one if it has the
-/// checksum or the ETag of what was sent.
+/// checksum or the ETag of the content sent.
 template <class Content>
 task<object_info> put_stream(std::shared_ptr<const session> s, std::string bucket, std::string key, Content content,
                              detail::put_plan plan) {

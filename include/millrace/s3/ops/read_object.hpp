@@ -42,7 +42,8 @@ class object_reader {
   /// An object of this size is one request.
   static constexpr std::size_t first_part = 1 * MiB;
   static constexpr std::size_t longest_part = 8 * MiB;
-  /// Parts that are in flight, or in place and not yet compared: what is kept of them does not grow with the object.
+  /// Most parts that are in flight, or in place and not yet compared: the memory for them does not grow with the
+  /// object.
   static constexpr std::size_t most_parts = 256;
 
   /// Reads the object, once more where its bytes do not have the store's checksum.
@@ -88,7 +89,7 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 /// off is continued at the next byte; retries as in get_object_range.
 ///
 /// With config::validate_checksums the store's checksum is asked for, by a HEAD beside the first GET, and compared with
-/// the bytes. Where they differ the object is read once more over other connections, and then a checksum_error says
+/// the bytes. If they differ, the object is read once more over other connections, and then a checksum_error says
 /// whether it was the same both times.
 ///
 /// An object of more than `max_bytes` is an http::error (too_large) with both sizes; at most its first MiB was
@@ -97,8 +98,8 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 MILLRACE_COROUTINE task<bytes> read_object(std::shared_ptr<const session> s, std::string bucket, std::string key,
                                            std::size_t max_bytes, std::atomic<std::uint64_t>* progress = nullptr);
 
-/// The same, into `memory` of the caller, page-locked memory too; gives the size of the object. The transport writes
-/// there, with no buffer of the library in between. What lies after the object is left as it is.
+/// Reads into `memory` of the caller, page-locked memory too; gives the size of the object. The transport writes there,
+/// with no buffer of the library in between. Memory after the object stays unchanged.
 ///
 /// An object that is longer than `memory` is an http::error (too_large) with both sizes; at most its first MiB has been
 /// written. The memory must live until the task has ended or is dropped: after that it is not written any more. After

@@ -144,7 +144,7 @@ class sha256 {
 
 /// HMAC with SHA-256 (RFC 2104). The state of both hashes after the key is kept for the next call, which is nearly
 /// always for the same key, the signing key of the day: half of a short text's HMAC. (EVP_MAC_init() without a key is
-/// meant to do that, and does not in the first releases of OpenSSL 3.) Keys and what was derived from them are
+/// meant to do that, and does not in the first releases of OpenSSL 3.) Keys and values derived from them are
 /// overwritten on destruction.
 class hmac_sha256 {
  public:
@@ -252,8 +252,8 @@ class signer {
   /// Lower-case hexadecimal SHA-256 of a body, for signing_request::payload.
   std::string payload_sha256(std::string_view body);
 
-  /// What the last signature was computed from, to be held against the server's answer to a SignatureDoesNotMatch.
-  /// The canonical request contains the session token. Valid until the next call.
+  /// The input of the last signature, to be held against the server's answer to a SignatureDoesNotMatch. The canonical
+  /// request contains the session token. Valid until the next call.
   const std::string& canonical_request() const noexcept { return canonical_; }
   const std::string& string_to_sign() const noexcept { return string_to_sign_; }
 

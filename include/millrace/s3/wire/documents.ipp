@@ -76,7 +76,7 @@ MILLRACE_INLINE void list_handler::leaf(std::string_view path, const std::string
   const std::size_t slash = path.find('/');
   if (slash == std::string_view::npos || !is_listing(path.substr(0, slash))) return error_.leaf(path, text);
   path.remove_prefix(slash + 1);
-  // Names and tokens are taken as they are; what is no name may have blanks around it.
+  // Names and tokens are taken unchanged; other values may have blanks around them.
   if (path == "IsTruncated") {
     truncated_ = text::to_lower(text::trimmed(text));
   } else if (path == "MaxKeys") {

@@ -56,7 +56,7 @@ class xml_reader {
  public:
   explicit xml_reader(xml_handler& handler, xml_limits limits = xml_limits()) : handler_(handler), limits_(limits) {}
 
-  /// Empty when the document was read to its end, else what is wrong with it. `offset()` says where.
+  /// Returns an empty text when the document was read to its end, else its fault. `offset()` says where.
   std::string read(std::string_view document);
 
   /// Byte of the document at which reading failed.
