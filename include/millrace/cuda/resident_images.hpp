@@ -118,7 +118,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
     std::size_t operator()(const hash128& id) const noexcept { return static_cast<std::size_t>(id.low); }
   };
 
-  /// `across`: the direction where what is kept is the host's.
+  /// `across`: the direction if the images are kept by the host.
   void copy(void* to, const void* from, std::size_t n, cudaMemcpyKind across) const {
     const cudaMemcpyKind direction = with_.page_locked ? across : cudaMemcpyDeviceToDevice;
     check(cudaMemcpyAsync(to, from, n, direction, on_.copies().get()), "cudaMemcpyAsync");
@@ -183,10 +183,10 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
 ///
 /// Memory: of the GPU, or with .page_locked of the host, from where later epochs are copied without decoding and
 /// without staging. It is taken in blocks of 64 MiB, or of what .bytes allows, as images come: in the first epoch,
-/// never more than .bytes, which run_options::budget counts in both cases as it does slots. What does not fit is
-/// decoded in every epoch: one line in the runtime's log reports it, and kept() is the number of bytes. Images are kept
-/// until forget(), or until the last copy of this object is destroyed; a runtime has one copy until it ends. Both wait
-/// for the stream of the copies, and freeing may wait for the device.
+/// never more than .bytes, which run_options::budget counts in both cases as it does slots. An image that does not fit
+/// is decoded in every epoch: one line in the runtime's log reports it, and kept() is the number of bytes. Images are
+/// kept until forget(), or until the last copy of this object is destroyed; a runtime has one copy until it ends. Both
+/// wait for the stream of the copies, and freeing may wait for the device.
 ///
 /// Concurrency: any threads; two runs that miss the same image at the same time both decode it. Errors: those of the
 /// device that it is made of; configuration_error where .bytes is 0; cuda::error, which says how much was wanted, where
@@ -206,7 +206,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM resident_images : public Inner {
   resident_images(const Target& inner, const resident_images_options& with)
       : Inner(inner), store_(std::make_shared<detail::image_store>(*this, with)) {}
 
-  /// For to_device(): enqueues what is kept, and what the device inside decodes.
+  /// For to_device(): enqueues images that are kept, and those that the device inside decodes.
   void decode(detail::image_store::images& images, decoding& with) const {
     with.ids.clear();
     for (const millrace::detail::image_to_decode& i : images) {
@@ -215,7 +215,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM resident_images : public Inner {
     store_->give(images, with.ids);
     if constexpr (requires { typename Inner::decoding; }) Inner::decode(images, with.inner);
   }
-  /// For to_device(), when all are decoded: enqueues the copies of what is not kept yet.
+  /// For to_device(), when all are decoded: enqueues the copies of images that are not kept yet.
   void keep(const detail::image_store::images& images, const decoding& with) const { store_->keep(images, with.ids); }
   /// For to_device(): the most that is kept, for the run's budget.
   std::size_t keeps() const noexcept { return store_->most(); }

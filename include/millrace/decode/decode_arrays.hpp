@@ -82,7 +82,7 @@ void collate(const array_sample& a, sample_writer& out);
 
 /// The arrays of a sample: what decode_arrays() does for each. Fields "npy" become the array "npy", "x.npy" become "x",
 /// "npz" those of the archive under their names, "cls" the label; all of these leave the sample, other fields stay in
-/// it. Of a dataset of `arrays`, each field is the array of its name: a row, without a copy. With `names`, those arrays
+/// it. In a dataset of `arrays`, each field is the array of its name: a row, without a copy. With `names`, those arrays
 /// alone: the others are not looked at, and one that is not there is an error. Without, arrays of an archive that there
 /// is no tensor for are `unread`, and the log has one line of each.
 ///
@@ -94,7 +94,7 @@ class array_reader {
  public:
   explicit array_reader(std::vector<std::string> names = {}) : names_(std::move(names)) {}
   array_sample operator()(sample s) const { return read_arrays(std::move(s), names_, most_); }
-  /// For map_concurrent(): the same in a run of so large a budget, which what is unpacked may not exceed.
+  /// For map_concurrent(): read_arrays() in a run of so large a budget, which unpacked arrays may not exceed.
   array_reader within(std::size_t budget) const {
     array_reader bounded(names_);
     bounded.most_ = std::min<std::uint64_t>(most_, budget);
@@ -115,7 +115,7 @@ class array_reader {
 inline auto decode_arrays(const map_concurrent_options& work = {}) {
   return map_concurrent_stage(array_reader(), work, "decode_arrays");
 }
-/// Of the arrays those of these names: `decode_arrays(std::vector<std::string>{"x", "y"})`.
+/// Reads the arrays of these names alone: `decode_arrays(std::vector<std::string>{"x", "y"})`.
 inline auto decode_arrays(std::vector<std::string> names, const map_concurrent_options& work = {}) {
   return map_concurrent_stage(array_reader(std::move(names)), work, "decode_arrays");
 }

@@ -46,8 +46,9 @@ class audio_sample {
 /// Lays the recording out in a row of a batch.
 void collate(const audio_sample& a, sample_writer& out);
 
-/// What is done for each sample of decode_audio(), and a function for map_concurrent() of your own. Thread-safe; copies
-/// share memory. Errors: decode_error, for a sample without a recording or a label, and those of audio_decoder.
+/// The function that decode_audio() calls for each sample, and a function for map_concurrent() of your own.
+/// Thread-safe; copies share memory. Errors: decode_error, for a sample without a recording or a label, and those of
+/// audio_decoder.
 class audio_reader {
  public:
   /// Throws configuration_error for invalid options.

@@ -36,7 +36,7 @@ class image_row_writer {
 
   void operator()(const sample& s, const batch_row& row) const;
 
-  /// Of batches of up to `samples`: "image", and "label" (i64) where image_options::label names a field.
+  /// The layout of batches of up to `samples`: "image", and "label" (i64) if image_options::label names a field.
   batch_layout layout(std::size_t samples) const;
 
  private:
@@ -76,7 +76,7 @@ MILLRACE_COROUTINE async_generator<encoded_image> images_of(async_generator<samp
                                                             std::shared_ptr<const image_row_writer> how);
 }  // namespace detail
 
-/// What decode_images() returns.
+/// Returned by decode_images().
 class decode_images_stage : public detail::library_stage {
  public:
   explicit decode_images_stage(std::shared_ptr<const image_row_writer> how) noexcept : how_(std::move(how)) {}

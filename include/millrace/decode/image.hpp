@@ -55,7 +55,7 @@ class image_box {
   friend constexpr bool operator==(const image_box&, const image_box&) noexcept = default;
 };
 
-/// What part of an image is taken: values for image_options::crop.
+/// The part of an image that is taken: values for image_options::crop.
 namespace crop {
 
 /// All of it, whatever its aspect ratio.
@@ -79,7 +79,7 @@ struct random_resized {
 
 }  // namespace crop
 
-/// What part of an image is taken: crop::none, crop::center or crop::random_resized. Throws configuration_error for
+/// The part of an image that is taken: crop::none, crop::center or crop::random_resized. Throws configuration_error for
 /// ranges that hold nothing.
 class image_crop {
  public:
@@ -98,9 +98,9 @@ class image_crop {
     }
   }
 
-  /// Whether the box depends on random numbers.
+  /// True if the box depends on random numbers.
   constexpr bool random() const noexcept { return kind_ == kind::random_resized; }
-  /// Whether pixels outside of the box may count in those along its edge.
+  /// True if pixels outside of the box may count in those along its edge.
   constexpr bool reaches_out() const noexcept { return kind_ == kind::center; }
 
   /// The box of an image of `width` x `height` pixels for a tensor of the proportions `out_width` to `out_height`.
@@ -177,7 +177,7 @@ enum class image_filter : std::uint8_t {
 /// The order of a tensor's dimensions: hwc has the channels innermost, chw outermost.
 enum class image_layout : std::uint8_t { hwc, chw };
 
-/// What images become: see image_decoder and decode_images().
+/// The form of decoded images: see image_decoder and decode_images().
 struct image_options {
   int height = 0;                                     ///< of the tensor, in pixels; needed
   int width = 0;                                      ///< of the tensor, in pixels; needed

@@ -72,7 +72,7 @@ using linked_webp = absent_source;
 #endif
 
 #if defined(MILLRACE_SEPARATE_COMPILATION)
-/// What the compiled bodies are linked with.
+/// The formats that the compiled bodies are linked with.
 class linked_formats {
  public:
   static source_makers makers() noexcept;
@@ -151,7 +151,7 @@ inline bool has_avx2() noexcept {
   return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-/// Eight pixels of a row of `width`, from pixel x of what is to be stored on: mirrored, the last one is pixel 0.
+/// Eight pixels of a row of `width`, from pixel x of the stored row on: mirrored, the last one is pixel 0.
 inline std::uint64_t eight_pixels(const std::uint8_t* row, std::size_t width, std::size_t x, bool mirrored) noexcept {
   std::uint64_t pixels;
   std::memcpy(&pixels, mirrored ? row + width - 8 - x : row + x, sizeof pixels);
@@ -258,7 +258,7 @@ class pixel_writer {
              bool mirrored) const noexcept;
 
  private:
-  /// Whether multiplication and addition give the very values of the table: it is rounded once more, so with some means
+  /// True if multiplication and addition give the very values of the table: it is rounded once more, so with some means
   /// they do not.
   bool is_linear() const;
   /// By vectors, where the processor has them; returns how many of the row's pixels.
@@ -308,7 +308,7 @@ class image_decoder {
   std::uint64_t odd_images() const noexcept;
 
   /// One tensor into memory of the caller, a row of a batch for example, of the shape dims() and the type of the
-  /// options: anything else is a configuration_error. What a crop and a flip draw comes from `numbers`, a sample_rng or
+  /// options: anything else is a configuration_error. Crop and flip draw their numbers from `numbers`, a sample_rng or
   /// rng, the crop first.
   template <class Random>
   void into(const tensor_view& place, const bytes& data, Random& numbers, const where& at = where()) const {
@@ -325,12 +325,12 @@ class image_decoder {
   /// The whole image at its own size, upright, 8 bits a channel: of the options, size, crop, flip, filter, layout and
   /// type do not matter. The memory is a pool's (.idle_bytes) and may outlive the decoder.
   image whole(const bytes& data, const where& at = where()) const;
-  /// The same image, of which only the header is read: for write_image(), and to_device() decodes it, on a GPU or on
-  /// the host. The same options matter.
+  /// The image with only its header read: for write_image(), and to_device() decodes it, on a GPU or on the host. The
+  /// options count as for whole().
   undecoded_image undecoded(const bytes& data, const where& at = where()) const;
 
  private:
-  /// What is taken of an upright image.
+  /// The part taken of an upright image.
   struct part {
     image_box box;
     bool flipped = false;

@@ -70,7 +70,7 @@ class resize_weights {
       for (int k = begin; k < end; ++k) {
         sum += exact[static_cast<std::size_t>(k - begin)] = weight(filter, (k + 0.5 - centre) / wide);
       }
-      // What is rounded is the sum up to each: so they are 1 together.
+      // The sum up to each is rounded: so they are 1 together.
       first[static_cast<std::size_t>(i)] = std::min(begin, size - taps);
       std::int16_t* const to_weight =
           weights.data() + static_cast<std::ptrdiff_t>(i) * taps + (begin - first[static_cast<std::size_t>(i)]);
@@ -269,8 +269,8 @@ MILLRACE_AVX2 inline chars32 loaded_from_two(const void* a, const void* b) noexc
                                  14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
 }
 
-/// Of two neighbours after the other what across_by_vectors() takes: for each four pixels of the result, number 0 and
-/// 2, then 1 and 3, and of each the weights of two neighbours, once for every channel.
+/// Spreads the weights for across_by_vectors(), of two neighbours after the other: for each four pixels of the result,
+/// number 0 and 2, then 1 and 3, and of each the weights of two neighbours, once for every channel.
 MILLRACE_INLINE void resizer::state::spread_weights() {
   const auto taps = static_cast<std::size_t>(horizontal.taps);
   const std::size_t width = horizontal.first.size();
@@ -424,7 +424,7 @@ MILLRACE_INLINE void pixel_writer::write(void* tensor, std::size_t width, std::s
     }
     return;
   }
-  // What is left at the end of the tensor's row is looked up.
+  // The rest of the tensor's row is looked up.
   const std::size_t first = vectors_ ? store_vectors(tensor, width, height, y, channels, mirrored) : 0;
   const auto store = [&](auto* to, auto value) {
     store_pixels(to, layout_, width, height, y, first, channels, mirrored, value);
@@ -530,8 +530,8 @@ struct image_decoder::workspace {
     return *source;
   }
 
-  /// Where a source writes rows of so many pixels, four bytes each, and they are read from. Aligned to no more than 8
-  /// bytes: what is aligned to its vectors libjpeg-turbo writes past the caches.
+  /// Memory for a row of so many pixels, four bytes each, which a source writes. Aligned to no more than 8 bytes:
+  /// libjpeg-turbo writes rows that are aligned to its vectors past the caches.
   std::uint8_t* line(int pixels) {
     constexpr std::size_t vector_bytes = 32;
     line_.resize(static_cast<std::size_t>(pixels) * 4 + 2 * vector_bytes);
@@ -593,7 +593,7 @@ MILLRACE_INLINE image image_decoder::whole(const bytes& data, const where& at) c
 }
 
 MILLRACE_INLINE undecoded_image image_decoder::undecoded(const bytes& data, const where& at) const {
-  /// Where a device leaves an image to the host.
+  /// Decodes an image that a device leaves to the host.
   class on_host final : public detail::host_image_decoder {
    public:
     explicit on_host(const image_decoder& by) : by_(by) {}
@@ -669,7 +669,7 @@ MILLRACE_INLINE void image_decoder::convert(detail::image_source& source, worksp
   }
   const int width = (source.width + scale - 1) / scale;
   const int height = (source.height + scale - 1) / scale;
-  // Of the image that the source makes, what is read.
+  // The part that is read of the image that the source makes.
   const image_box part_of(box.left / scale, box.top / scale, box.right / scale, box.bottom / scale);
   const bool out = options_.crop.reaches_out();
   const int beside_x = out ? detail::reach_of(options_.filter, part_of.left, part_of.right, columns) : 0;

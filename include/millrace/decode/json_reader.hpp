@@ -36,7 +36,7 @@ class json_element {
   /// Checks it and drops it. Returns `reason`.
   const char* pass_over(const char* reason = nullptr) {
     simdjson::ondemand::json_type type{};
-    // What begins as no value does may still be NaN.
+    // Text that begins like no value may still be NaN.
     const bool known = value_.type().get(type) == simdjson::SUCCESS;
     std::string_view raw;
     simdjson::error_code failed = simdjson::SUCCESS;
@@ -50,7 +50,7 @@ class json_element {
       if (!failed) failed = array.raw_json().get(raw);
     } else {
       raw = value_.raw_json_token();
-      // simdjson steps over what is no value's end when it skips: "a":1 as a value.
+      // When simdjson skips a value, it passes over any character after it: "a":1 as a value.
       const char next = raw.data()[raw.size()];
       if (next != ',' && next != '}' && next != ']') broken_ = true;
     }
@@ -227,10 +227,10 @@ class json_reader {
         : name(std::move(n)), take(std::move(t)), reset(std::move(r)), required(q) {}
     std::string name;
     std::function<const char*(detail::json_element, T&)> take;
-    std::function<void(T&)> reset;  // to what it is where the JSON has no such member
+    std::function<void(T&)> reset;  // to its default, if the JSON has no such member
     bool required;
   };
-  // What a document had for a member.
+  // The member that a document had.
   struct found_member {
     bool there = false;
     const char* wrong = nullptr;

@@ -17,8 +17,8 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// and programs LONG and others. 1 where the number is none of these, 0 where the data give none or are damaged.
 int exif_orientation(std::string_view data) noexcept;
 
-/// The same of an XMP packet (tiff:Orientation as an attribute or an element), which counts where EXIF gives none; 0
-/// where the packet gives none.
+/// The orientation of an XMP packet (tiff:Orientation as an attribute or an element), which counts if EXIF gives none;
+/// 0 if the packet gives none.
 int xmp_orientation(std::string_view packet) noexcept;
 
 /// How a stored image is turned upright: first mirrored, then transposed.
@@ -63,17 +63,16 @@ class image_source {
   virtual void finish() = 0;
   /// Drops the data. After an error, too.
   virtual void close() noexcept = 0;
-  /// Whether begin() takes denominators 2, 4 and 8.
+  /// True if begin() takes denominators 2, 4 and 8.
   virtual bool reduces() const noexcept { return false; }
-  /// Whether the image that is open can have packed rows.
+  /// True if the open image can have packed rows.
   virtual bool packs() const noexcept { return false; }
 
   bool packed = false;        ///< rows of three bytes a pixel: to be set before begin(), only where packs()
   int width = 0, height = 0;  ///< as stored
   int orientation = 1;        ///< as EXIF counts
-  bool plain_jpeg = false;    ///< see undecoded_image, but for what is to be turned
-  /// What is wrong with the data that cost no pixel; null: nothing, as far as they have been read. Valid until the next
-  /// open().
+  bool plain_jpeg = false;    ///< see undecoded_image; whatever its orientation
+  /// A fault of the data that cost no pixel; null: none, as far as they have been read. Valid until the next open().
   const char* oddity = nullptr;
   const char* oddity_kind = nullptr;  ///< the same for all of a kind; constant
 };

@@ -22,7 +22,7 @@
 namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A WebP, by libwebp: with loss or without, its alpha channel left out. Colours of pixels that are not wanted are not
-/// made. Of an animation it is the first frame, as its canvas shows it.
+/// made. An animation gives its first frame, as its canvas shows it.
 class webp_source final : public image_source {
  public:
   MILLRACE_INLINE void open(const bytes& data, bool) override;
