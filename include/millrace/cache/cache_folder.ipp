@@ -66,7 +66,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
       std::min({c.next, s->entries_, static_cast<std::uint64_t>(whole.st_size) / sizeof(entry)});
   out.taken = slots - std::min(slots, c.again_end - c.again);
 
-  // Where in the index the entry of each slot is, and 1.
+  // The position in the index of the entry of each slot, and 1.
   std::vector<std::uint64_t> positions(slots);
   std::vector<entry> some(2048);
   for (std::uint64_t i = 0; i < s->entries_ + disk_slots::window; i += some.size()) {

@@ -53,7 +53,7 @@ class url_folders {
  public:
   /// Up to and with the last '/', or the ':' of a URL without one.
   static std::string_view folder_of(std::string_view url) noexcept;
-  /// Adds a prefix. Where there are more than 16, the deepest are joined in the folder that they are in.
+  /// Adds a prefix. If there are more than 16, the deepest are joined in the folder that they are in.
   void add(std::string_view prefix);
   /// The prefix that a URL begins with; null if there is none.
   const std::string* find(std::string_view url) const noexcept;
@@ -65,14 +65,15 @@ class url_folders {
 
 /// Slots of a block each in files of one folder, and an index that says which block is in which slot.
 ///
-/// The index is a hint. What a slot holds is said by its header: URL, ETag, block, generation, and for each grain of
-/// 4 KiB whether it is there and its CRC-32C; the header has a CRC of its own. read() compares all of it with what was
-/// asked for, so that slots that are torn, damaged, another's or being rewritten are misses. A damaged slot and that of
+/// The index is a hint. The header of a slot describes its contents: URL, ETag, block, generation, and for each grain
+/// of 4 KiB whether it is there and its CRC-32C; the header has a CRC of its own. read() compares all of it with the
+/// request, so that slots that are torn, damaged, another's or being rewritten are misses. A damaged slot and that of
 /// another version of the same block are written anew.
 ///
 /// Once all slots are taken, a block is admitted only where a segment can be given away: one that no process uses, and
-/// that holds nothing of the folders (in URLs) that this one reads. Of several, the one unused for longest. All that it
-/// held are misses from then on. A process uses a segment from the first block of it that it looks up to its end.
+/// that holds nothing of the folders (in URLs) that this one reads. Of several, the one unused for longest is given
+/// away. All that it held are misses from then on. A process uses a segment from the first block of it that it looks up
+/// to its end.
 ///
 /// A block is claimed by the process that fetches it, and a segment locked by those that use it; OFD locks make both
 /// free when that process ends, however it does.
@@ -85,7 +86,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   static constexpr std::size_t block_bytes = std::size_t(1) << 20;
   static constexpr std::size_t grain_bytes = 4096;
   static constexpr std::size_t grains = block_bytes / grain_bytes;
-  /// What a slot takes of the disk: the block, its header, and its entries of the index.
+  /// The disk space of a slot: the block, its header, and its entries of the index.
   static constexpr std::size_t slot_bytes = block_bytes + 4096 + 128;
 
   /// How many milliseconds a write waits for another one of this process: as long as a disk may take for it.
@@ -106,21 +107,21 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::size_t left = 0;     ///< other files, folders and links in the folder, which stay
   };
 
-  /// Whether a file system, by statfs::f_type, is one of a network, or FUSE.
+  /// True if a file system, by statfs::f_type, is one of a network, or FUSE.
   static bool is_remote(std::uint32_t file_system) noexcept;
-  /// Keeps what is under a prefix of URLs from being given away, as what is read is.
+  /// Keeps blocks under a prefix of URLs from being given away, like those that are read.
   void protect(std::string_view prefix);
 
   /// True if the index is still in the folder, and whole, and this is the process that has opened it: a child of fork()
   /// has none of its locks. Costs one fstat(2).
   bool intact() const noexcept;
-  /// Whether the folder has an index: after intact() has said no, that of another process.
+  /// True if the folder has an index: after intact() has said no, that of another process.
   bool replaced() const;
 
-  /// Whether the index has all of [offset, end): a hint, which read() may not bear out. Of any version.
+  /// True if the index has all of [offset, end): a hint, which read() may not confirm. Versions are not compared.
   bool lists(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
-  /// How many bytes of [offset, end) the index has: a hint likewise. Of a block that is there in part, as many as are
-  /// there, at most those that are asked for.
+  /// How many bytes of [offset, end) the index has: a hint likewise. If a block is there in part, the bytes there
+  /// count, at most those requested.
   std::uint64_t listed_bytes(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
 
   /// True if a slot's header has room for the name, ETag and encoding of a version.
@@ -130,7 +131,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
    public:
     reading() = default;
     bool hit = false;
-    bytes data;              ///< what was asked for; less only where the object ends
+    bytes data;              ///< the bytes requested; fewer only at the object's end
     cached_version version;  ///< as it was when it was admitted
     /// Blocks that the index has and the slots do not, with their generations there: for not_there().
     std::vector<std::pair<std::uint64_t, std::uint32_t>> wrong;
@@ -184,7 +185,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// `data` is written from where it is if its memory is aligned to grain_bytes, else from a copy.
   MILLRACE_COROUTINE task<admission> write(claim own, cached_version version, std::uint64_t offset, bytes data);
 
-  /// Forgets what is kept of [offset, end), what this process is about to write of the same blocks, and comparison().
+  /// Forgets the blocks of [offset, end), those that this process is about to write, and comparison().
   void forget(const std::string& name, std::uint64_t offset, std::uint64_t end);
   /// Takes blocks out of the index that a reading under a claim has found to be `wrong` there, if they are still.
   void not_there(const std::string& name, const std::vector<std::pair<std::uint64_t, std::uint32_t>>& wrong);
@@ -201,7 +202,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::optional<std::uint32_t> crc;
   };
   /// That, where the index has all blocks of a version: so the store need not be asked for its checksum. Nothing where
-  /// it must be. What is read may still come from the store: it has to have the CRC.
+  /// it must be. The bytes may still come from the store: they have to have the CRC.
   std::optional<comparison> compared(const cached_version& version) const;
   /// Notes it, for compared().
   MILLRACE_COROUTINE task<void> note_compared(cached_version version, comparison found);
@@ -229,7 +230,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::uint16_t filled = 0;      // grains that are there; 0: none
     std::uint16_t epoch = 0;       // of the segment: of another one, the entry is void
                                    // A comparison() has no_slot, a CRC of the ETag, and in these two that of the bytes.
-    std::uint32_t crc = 0;         // of what is before it
+    std::uint32_t crc = 0;         // of the members before it
   };
   struct slot_header;
 
@@ -241,7 +242,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     entry at;
     std::uint64_t position = 0;
   };
-  struct block_part {  // what is wanted of one block
+  struct block_part {  // the part requested of one block
     std::uint64_t block = 0;
     std::size_t begin = 0;  // in bytes of the block, a multiple of grain_bytes
     std::size_t end = 0;    // may be ragged at the object's end
@@ -255,7 +256,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::size_t end;
     bool small;      // the claim as a whole is within a grain
     bool writing;
-    bool forgotten;  // what it writes is not to be kept
+    bool forgotten;  // its writes are not to be kept
   };
   /// A segment that this process uses: its lock is that of the descriptor.
   struct used_segment {
@@ -306,8 +307,8 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   void check_folder() const;
   void check_file(int fd, const char* name) const;
   void keep_private(int fd, const char* name) const;  // that too
-  /// Takes the lock of allocation, in up to so many tries of 2 ms; then it is EAGAIN. Where nothing makes the file of
-  /// locks, and there is none, no process uses the folder.
+  /// Takes the lock of allocation, in up to so many tries of 2 ms; then it is EAGAIN. If the file of locks does not
+  /// exist, and `make` is false, no process uses the folder.
   void lock_folder(bool make, int tries);
   bool write_index(const void* data, std::size_t size, std::uint64_t offset) const noexcept;
   void open_index(std::uint64_t slots);
@@ -342,7 +343,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   std::uint16_t read_epoch(std::uint64_t segment) const noexcept;
   cursor read_cursor() const;
   bool put(cursor c) const noexcept;
-  /// Whether `share` of the file system stays free after so many more bytes.
+  /// True if `share` of the file system stays free after so many more bytes.
   bool room_for(std::uint64_t more, double share) const noexcept;
 
   MILLRACE_COROUTINE static task<std::int64_t> transfer(file_request r, std::shared_ptr<owned_fd> fd, bytes memory);
@@ -366,7 +367,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   owned_fd folder_, index_;
   std::shared_ptr<owned_fd> locks_;
   std::shared_ptr<owned_fd> headers_;
-  std::shared_ptr<owned_fd> known_headers_;  // the same file through the page cache: a 256th of what is read
+  std::shared_ptr<owned_fd> known_headers_;  // the same file through the page cache: a 256th of the bytes read
   mutable std::mutex use_mutex_;  // of the next two; taken after mutex_
   std::vector<used_segment> segments_;
   url_folders folders_;           // that this process reads

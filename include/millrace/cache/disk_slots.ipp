@@ -167,7 +167,7 @@ MILLRACE_INLINE void url_folders::add(std::string_view prefix) {
 struct disk_slots::cursor {
   std::uint64_t next = 0;                    // the first slot that has never been taken
   std::uint64_t again = 0, again_end = 0;    // slots of a segment that was given away: those that are free
-  std::uint32_t crc = 0;                     // of what is before it
+  std::uint32_t crc = 0;                     // of the members before it
   std::uint32_t unused = 0;
 
   std::uint32_t sum() const noexcept { return crc32c(0, this, offsetof(cursor, crc)); }
@@ -253,7 +253,7 @@ MILLRACE_INLINE bool disk_slots::is_remote(std::uint32_t file_system) noexcept {
   return false;
 }
 
-/// The folder itself; a link is refused, as what it points to may be another one tomorrow.
+/// The folder itself; a link is refused, as its target may be another one tomorrow.
 MILLRACE_INLINE owned_fd disk_slots::open_folder(const std::string& directory) {
   const where at{directory, std::nullopt, {}};
   char target[4096];
@@ -610,7 +610,7 @@ MILLRACE_INLINE std::vector<disk_slots::block_part> disk_slots::parts_of(std::ui
 
 MILLRACE_INLINE disk_slots::claim disk_slots::try_claim(const std::string& name, std::uint64_t offset,
                                                         std::uint64_t end) {
-  claim own(shared_from_this(), 0);  // before the guard: what it has so far is given back without the mutex
+  claim own(shared_from_this(), 0);  // before the guard: its locks are given back without the mutex
   const std::lock_guard guard(mutex_);
   own.number_ = ++claims_;
   const bool small = end - offset <= grain_bytes;
@@ -920,7 +920,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     int error = 0;
     const std::shared_ptr<owned_fd> fd = segment_of(parts[i].index.at, error);
     if (fd == nullptr) {
-      if (error == 0 || error == EMFILE || error == ENFILE) co_return std::move(out);  // what is open is read
+      if (error == 0 || error == EMFILE || error == ENFILE) co_return std::move(out);  // open segments are read
       if (error != ENOENT) out.error = error;
       for (std::size_t k = i; k < i + n; ++k) out.wrong.emplace_back(parts[k].block, parts[k].index.at.generation);
       out.damaged = n;
@@ -1030,7 +1030,7 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::grow(std::uint64_t slots) {
     r.size = static_cast<std::size_t>(due[i] - there);
     auto job = std::make_unique<file_job>(r, std::move(keep));
     const std::int64_t result = co_await file_wait(job);
-    // Where the file system cannot, it may be full at any write.
+    // If the file system cannot, it may be full at any write.
     const bool cannot = result == -EOPNOTSUPP || result == -EINVAL;
     if (cannot && ::ftruncate(files[i]->get(), static_cast<off_t>(due[i])) != 0) co_return errno;
     if (result < 0 && !cannot) co_return static_cast<int>(-result);
@@ -1070,7 +1070,7 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& name
     const bool from_given = c.again < c.again_end;
     if (from_given) {
       if (c.again >= capacity_) break;
-      error = co_await grow(c.again + 1);  // what was truncated
+      error = co_await grow(c.again + 1);  // the file may have been truncated
       if (error != 0) co_return error == EBUSY ? 0 : error;
     }
     const std::uint64_t slot = from_given ? c.again++ : c.next++;

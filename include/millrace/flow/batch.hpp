@@ -43,7 +43,7 @@ class marked_batch {
   }
 };
 
-/// What happens to the items left at the end that do not fill a batch.
+/// The treatment of items left at the end that do not fill a batch.
 enum class last_batch { keep, drop };
 
 /// See batch().
@@ -88,7 +88,7 @@ async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size
 
 }  // namespace detail
 
-/// What batch() returns.
+/// Returned by batch().
 class batch_stage : public detail::library_stage {
  public:
   /// `size` 0: that which the stream declares.
@@ -122,7 +122,7 @@ class batch_stage : public detail::library_stage {
         .bounded(size_, options_.bytes != 0 ? options_.bytes : fixed_bytes<T>());
   }
 
-  /// Of a full batch, if the type determines it; else 0.
+  /// Bytes of a full batch, if the type determines them; else 0.
   template <class T>
   std::size_t fixed_bytes() const noexcept {
     if constexpr (detail::counts_bytes_v<T> || !std::is_trivially_copyable_v<T>) {
@@ -149,7 +149,7 @@ inline batch_stage batch(std::size_t size, batch_options options = {}) {
   if (size == 0) throw configuration_error("batch: the size of a batch must not be 0");
   return batch_stage(size, options);
 }
-/// The same of as many items as epochs_options::batch, or equal_batches, says: `mill::epochs(train, o) | decode |
+/// Makes batches of as many items as epochs_options::batch, or equal_batches, says: `mill::epochs(train, o) | decode |
 /// batch()`. Throws configuration_error where no stage before it says a size (stream::batches_of()).
 inline batch_stage batch(batch_options options = {}) { return batch_stage(0, options); }
 

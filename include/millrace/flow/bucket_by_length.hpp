@@ -156,7 +156,7 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
 
 }  // namespace detail
 
-/// What bucket_by_length() returns.
+/// Returned by bucket_by_length().
 template <class Length>
 class bucket_stage : public detail::library_stage {
  public:

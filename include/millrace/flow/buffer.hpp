@@ -38,7 +38,7 @@ async_generator<T> buffer_items(async_generator<T> source, buffer_options option
 
 }  // namespace detail
 
-/// What buffer() returns.
+/// Returned by buffer().
 class buffer_stage : public detail::library_stage {
  public:
   explicit buffer_stage(buffer_options options) : options_(options) {

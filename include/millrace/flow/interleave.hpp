@@ -31,10 +31,10 @@ struct interleave_options {
   millrace::order order = millrace::order::ordered;
   std::size_t ahead = 2;         ///< items of each source pulled and not yet taken
   std::size_t bytes = 64 * MiB;  ///< of all those items together, for types with byte_size()
-  /// What the stages of one source may declare to hold, for run_options::budget: more is an error when the source is
-  /// opened. 0: not stated.
+  /// Bytes that the stages of one source may declare to hold, for run_options::budget: more is an error when the source
+  /// is opened. 0: not stated.
   std::size_t inner_bytes = 0;
-  /// What happens to sources that throw: skip ends such a source alone, after the items that it gave before.
+  /// The treatment of sources that throw: skip ends such a source alone, after the items that it gave before.
   failure_policy failures = {};
 };
 
@@ -203,7 +203,7 @@ async_generator<T> interleaved_as_they_come(async_generator<Source> sources, int
 
 }  // namespace detail
 
-/// What interleave() returns.
+/// Returned by interleave().
 class interleave_stage : public detail::library_stage {
  public:
   explicit interleave_stage(interleave_options options) : options_(options) {

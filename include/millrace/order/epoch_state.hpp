@@ -50,10 +50,10 @@ class epoch_state {
   std::uint64_t slice = 0;
   std::uint64_t hosts = 1;  ///< order_options::hosts; left out of the text where it is 1
   hash128 index;  ///< index_set::digest()
-  /// Of arrays: what tells their contents (arrays::contents()). A training goes on with others, and the log says so.
+  /// For arrays: a hash of their contents (arrays::contents()). A training goes on with others, and the log says so.
   /// Left out of the text where there are none.
   std::uint64_t contents = 0;
-  /// Of a mix of data sets: what makes it, in words of its own. Left out of the text where there is one data set.
+  /// For a mix of data sets: its parts and weights, as a text. Left out of the text where there is one data set.
   std::string mix;
   /// Batches that were taken of the window of bucket_by_length() that begins here, or tokens of the documents that
   /// pack() had from here, and what tells that window from others. Left out of the text where there are none.
@@ -73,8 +73,9 @@ class epoch_state {
   /// JSON, about 170 bytes: `{"millrace":"epochs","version":2,"seed":7,"epoch":3,"position":40960,"tracks":960,
   /// "slice":32,"index":"9c..","check":"5d.."}`. The last member is a check word over all others.
   std::string text() const;
-  /// What text() gave, also with other spaces and another order of its members, and a text of version 1, which has no
-  /// check word. configuration_error, which says what is wrong, for anything else: a changed digit, another version.
+  /// Parses the result of text(), also with other spaces and another order of its members, and a text of version 1,
+  /// which has no check word. configuration_error, which names the fault, for anything else: a changed digit, another
+  /// version.
   static epoch_state parse(std::string_view text);
 
   /// Throws configuration_error, which names what differs, where a training with `now` as its beginning would not go on

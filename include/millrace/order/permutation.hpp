@@ -21,7 +21,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// cipher.
 class permutation {
  public:
-  /// Of at most this many numbers: a round makes 24 bits.
+  /// The most numbers: a round makes 24 bits.
   static constexpr std::uint64_t most = std::uint64_t{1} << 48;
 
   permutation() = default;
@@ -29,7 +29,7 @@ class permutation {
   permutation(std::uint64_t size, std::uint64_t key);
 
   std::uint64_t size() const noexcept { return size_; }
-  /// Where `x` goes; it must be below size().
+  /// The place of `x`, which must be below size().
   std::uint64_t operator()(std::uint64_t x) const noexcept;
 
  private:

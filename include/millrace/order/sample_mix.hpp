@@ -15,7 +15,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Where an epoch of a mix of datasets ends. A dataset that has ended before begins anew, in another order: its next
+/// The end of an epoch of a mix of datasets. A dataset that has ended before begins anew, in another order: its next
 /// round.
 enum class mix_until : unsigned char {
   first_end,  ///< where a dataset would have to begin its second round: that one comes whole, the others in part
@@ -63,7 +63,8 @@ class sample_mix {
   /// In the mix's first epoch, or in a later one; a usage_error beyond size().
   place at(std::uint64_t position) const { return at(0, position); }
   place at(std::uint64_t epoch, std::uint64_t position) const;
-  /// Where sample number `n` (from 0, its rounds in a row) of a dataset stands in the first epoch: the inverse of at().
+  /// The position in the first epoch of sample number `n` (from 0, its rounds in a row) of a dataset: the inverse of
+  /// at().
   std::uint64_t find(std::size_t dataset, std::uint64_t n) const noexcept;
 
  private:

@@ -51,23 +51,24 @@ inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes, std::
 /// materialised. Its memory is that of the shard_counts, which copies share.
 ///
 /// The shards, laid end to end, are cut into **slices** of neighbouring samples, and the slices are put in random order
-/// on a **tape** (a short slice, if any, at its end). Where the cuts fall changes with the epoch. The tape is cut into
-/// **tracks** of equal length, to one sample; the order deals one sample of every track in turn: position g is sample
-/// g / tracks of track g mod tracks. Within a slice the samples are permuted, and each track begins somewhere in its
-/// slice and comes back to its beginning at the end, so that not all of them change slices at once.
+/// on a **tape** (a short slice, if any, at its end). The cuts change with the epoch. The tape is cut into **tracks**
+/// of equal length, to one sample; the order deals one sample of every track in turn: position g is sample g / tracks
+/// of track g mod tracks. Within a slice the samples are permuted, and each track begins somewhere in its slice and
+/// comes back to its beginning at the end, so that not all of them change slices at once.
 ///
-/// Of samples that are read by groups (order_options::groups), the groups are the slices: cuts are the same in all
-/// epochs, and tracks begin where they begin on the tape. The order of an epoch takes 8 bytes for each of them, too.
+/// If samples are read by groups (order_options::groups), the groups are the slices: cuts are the same in all epochs,
+/// and tracks begin where they begin on the tape. The order of an epoch takes 8 bytes for each of them, too.
 ///
-/// With a selection, its entries stand in the place of the shards' samples: a subset, or what is drawn by weights.
+/// With a selection, its entries stand in the place of the shards' samples: a subset, or samples drawn by weights.
 ///
 /// With several **hosts**, every slice has a home, so that a host reads the same samples in every epoch. Slices are cut
 /// at the same samples in all epochs, and laid in an order that the seed gives, of which each host has an equal length:
-/// the samples divided by the hosts, to one sample. Where one host's length ends and the next one's begins, a slice may
-/// be shared by both; its samples have their homes as others do. A host's whole slices are put in random order, anew in
-/// each epoch, on a tape of its own, with the parts of shared slices at its end; the hosts' tapes stand one after the
-/// other. Track t is one of host t mod hosts, and so is position t. The order of the slices does not depend on the
-/// number of hosts: where that changes by a factor, host h of fewer has what neighbours had among more.
+/// the samples divided by the hosts, to one sample. At the end of one host's length and the beginning of the next
+/// one's, a slice may be shared by both; its samples have their homes as others do. A host's whole slices are put in
+/// random order, anew in each epoch, on a tape of its own, with the parts of shared slices at its end; the hosts' tapes
+/// stand one after the other. Track t is one of host t mod hosts, and so is position t. The order of the slices does
+/// not depend on the number of hosts: where that changes by a factor, host h of fewer has what neighbours had among
+/// more.
 ///
 /// So the position of a training in an epoch is one number, and a rank that owns some of the tracks (rank_share) reads
 /// each of them slice by slice. The whole definition: docs/design/order.md.
@@ -82,7 +83,7 @@ class sample_order {
   std::uint64_t tracks() const noexcept { return tracks_; }
   std::uint64_t slice() const noexcept { return slice_; }
   std::uint64_t hosts() const noexcept { return hosts_; }
-  /// Whether the slices are groups.
+  /// True if the slices are groups.
   bool by_groups() const noexcept { return tape_begins_ != nullptr; }
   const shard_counts& counts() const noexcept { return *counts_; }
 
@@ -97,7 +98,7 @@ class sample_order {
   };
   /// A track on the tape; `track` must be below tracks().
   stretch track(std::uint64_t track) const noexcept;
-  /// Where in its stretch a track begins.
+  /// The offset in its stretch at which a track begins.
   std::uint64_t rotation(std::uint64_t track) const noexcept;
   /// A slice, or a part of one that stands on the tape by itself.
   struct placed_slice {
@@ -119,7 +120,7 @@ class sample_order {
 
  private:
   friend class track_cursor;
-  /// A host's: what it has of the tape and, of another number, of the slices in the order of their homes.
+  /// A host's part of the tape and, by another number, of the slices in the order of their homes.
   struct home {
     stretch line;
     std::uint64_t first = 0;  // its first whole slice
@@ -130,7 +131,7 @@ class sample_order {
       return (first * slice < end ? first * slice : end) - line.begin;
     }
   };
-  /// Of groups, the number on the tape of the one that has this place.
+  /// The number on the tape of the group that has this place.
   std::size_t group_at(std::uint64_t place) const noexcept;
   home home_at(std::uint64_t host) const noexcept;
   std::uint64_t host_at(std::uint64_t place) const noexcept;
@@ -288,7 +289,7 @@ inline sample_order::placed_slice sample_order::slice_at(std::uint64_t place) co
     const std::uint64_t s = h.first + tape(at);
     return {s, h.line.begin + at * slice_, {first_of(s), slice_}};
   }
-  // What it has of the slice that the host before has the beginning of, and then that of which it has the beginning.
+  // Its part of the slice that begins in the host before, and then its part of the slice that begins here.
   const std::uint64_t before = h.before(slice_);
   const std::uint64_t parts = h.line.begin + h.full * slice_;
   if (place < parts + before) {

@@ -42,7 +42,7 @@ inline constexpr const char* cannot_interleave =
     "what is opened of several samples in turn has no places, so there would be no equal batches and no state: open "
     "one after the other by flat_map(), which counts a sample's items";
 
-/// Of the program's functions from T: what stands for an empty entry. configuration_error where nothing can.
+/// An empty entry for the program's functions from T. configuration_error if there can be none.
 template <class U, class F>
 U entry_in_place(const F& f, [[maybe_unused]] epoch_mark mark, const char* stage) {
   if constexpr (has_in_place_of<F, U>) {

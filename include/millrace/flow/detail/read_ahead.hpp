@@ -33,7 +33,7 @@ class generator_context : public coroutine_context {
   explicit generator_context(generator_promise<T>& promise) noexcept
       : coroutine_context(promise.context()), promise_(&promise) {}
 
-  /// Whether the consumer has not yet taken the item that was yielded last. It takes it as soon as it runs, unless it
+  /// True if the consumer has not yet taken the item that was yielded last. It takes it as soon as it runs, unless it
   /// dropped its next() before the item came.
   bool holds_item() const noexcept { return promise_->has_item(); }
 
@@ -74,7 +74,7 @@ class window {
     if (items_ == 0) return true;
     return items_ < max_items_ && bytes_ <= max_bytes_ && largest_ <= max_bytes_ - bytes_;
   }
-  /// Where there is no room: whether the number of items is the reason, and not their bytes.
+  /// Called if there is no room: true if the number of items is the reason, and not their bytes.
   bool full_by_number() const noexcept { return items_ >= max_items_; }
   void add(std::size_t bytes) noexcept {
     ++items_;
