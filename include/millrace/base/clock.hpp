@@ -14,7 +14,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Nanoseconds: what every pause and time-out is stated in.
+/// Nanoseconds: the unit of every pause and time-out.
 using duration = std::chrono::nanoseconds;
 /// The clock of loops; its epoch is arbitrary.
 using clock = std::chrono::steady_clock;

@@ -94,13 +94,12 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 #define MILLRACE_ALWAYS_INLINE __attribute__((always_inline)) inline
 
 /// Two ways to compile the bodies of functions that are no templates. Without MILLRACE_SEPARATE_COMPILATION
-/// (header-only) every header brings its bodies, <name>.ipp. With it (the CMake target millrace::compiled defines
-/// it for what links it), headers declare, and src/millrace.cpp, which lists the bodies,
-/// compiles them once.
+/// (header-only) every header brings its bodies, <name>.ipp. With it (the CMake target millrace::compiled defines it
+/// for its users), headers declare, and src/millrace.cpp, which lists the bodies, compiles them once.
 ///
 /// MILLRACE_INLINE stands before a definition in an .ipp. MILLRACE_COROUTINE stands before the declaration of a
-/// coroutine that is no template, and of what names one, MILLRACE_COROUTINE_BODY before its definition: g++ 12 emits
-/// every inline coroutine that it reads, used or not, except a template.
+/// coroutine that is no template, and of functions that name one, MILLRACE_COROUTINE_BODY before its definition: g++ 12
+/// emits every inline coroutine that it reads, used or not, except a template.
 ///
 /// Neither a virtual function nor a destructor can be a template, and g++ emits the coroutines that they name, too. So
 /// these classes have a parameter that nothing uses, in both modes, and no others do:

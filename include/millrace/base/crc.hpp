@@ -10,7 +10,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// Tables of a reflected CRC of 32 or 64 bits, eight bytes at a time: row k holds what a byte does to the remainder
+/// Tables of a reflected CRC of 32 or 64 bits, eight bytes at a time: row k holds the effect of a byte on the remainder
 /// that is k bytes further on (M. E. Kounavis, F. L. Berry, "Novel table lookup-based algorithms for high-performance
 /// CRC generation", IEEE Transactions on Computers 57, 2008).
 template <class Word, Word Polynomial>
@@ -153,7 +153,7 @@ __attribute__((target("vpclmulqdq,avx512f,pclmul"))) Word crc_folded_wide(Word c
 
 #endif
 
-/// The CRC of more bytes by what the processor offers; see crc_of().
+/// The CRC of more bytes by the best instructions of the processor; see crc_of().
 template <class Word, Word Polynomial>
 Word fast_crc_of(Word crc, const void* data, std::size_t size) noexcept {
 #if defined(__x86_64__)

@@ -96,7 +96,7 @@ class error_notes {
     state* before = nullptr;  // a reader may still use its text
   };
 
-  /// `make(next, before)` fills what follows the last state; false for nothing.
+  /// `make(next, before)` fills the text after the last state; false for nothing.
   template <class Make>
   void publish(Make make) {
     auto next = std::make_unique<state>();
@@ -124,8 +124,8 @@ namespace millrace::inline MILLRACE_ABI {
 
 /// Base of every exception that millrace throws about data, stores and configuration.
 ///
-/// what() reads "<object> at byte <offset>, <key>: <reason>", then in parentheses what add_note() was given. The place
-/// is that of the constructor; if it had none, a stage adds that of the item it worked on (add_place()). Secrets and
+/// what() reads "<object> at byte <offset>, <key>: <reason>", then in parentheses the notes of add_note(). The place is
+/// that of the constructor; if it had none, a stage adds that of the item it worked on (add_place()). Secrets and
 /// signatures never become part of it: code that constructs an error passes names and reasons only. Bytes of names
 /// (they come from archives and servers) that are no printable UTF-8 are escaped as \xNN.
 class error : public std::runtime_error {
@@ -147,7 +147,7 @@ class error : public std::runtime_error {
     return noted != nullptr ? noted : std::runtime_error::what();
   }
   /// Completes the message of an error on its way up (`catch (error& e) { e.add_note(..); throw; }`): circumstances
-  /// that only a later stage knows, as a clause. The type and all else stay. Escaped as the rest of what() is;
+  /// that only a later stage knows, as a clause. The type and all else stay. Escaped as the rest of the message;
   /// thread-safe.
   void add_note(std::string_view note);
   /// Adds a place to an error that has none: what() and the rest are then as if the constructor had got it. An error
@@ -189,7 +189,7 @@ class item_error : public error, public std::nested_exception {
 };
 
 /// A call that a program must not make: on an object that was moved from, twice where once is meant, from a coroutine
-/// of another loop. Nothing has happened then. (What a destructor finds cannot be thrown, and aborts.)
+/// of another loop. Nothing has happened then. (A destructor cannot throw, and aborts.)
 class usage_error : public error {
  public:
   using error::error;

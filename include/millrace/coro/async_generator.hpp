@@ -184,7 +184,7 @@ class generator_promise : public generator_promise_base {
     }
     return MILLRACE_LIKELY(has_item()) ? as_item(taken()) : nullptr;
   }
-  /// The item that was yielded later, null at the end. Throws what ended the generator.
+  /// The item that was yielded later, null at the end. Throws the exception that ended the generator.
   MILLRACE_NOINLINE T* take() {
     if (metrics().reports(*this)) metrics().answered(*this, has_item() ? item_bytes_there() : -1);
     if (has_item()) return as_item(taken());
@@ -283,12 +283,11 @@ generator_promise_base& promise_of(const async_generator<T>& generator) {
 /// a next() that waits loses nothing: the generator goes on to its co_yield, and the item is there for the following
 /// next().
 ///
-/// Lifetime: the generator owns its coroutine, in whose frame the parameters live: pass values (the
-/// compiler refuses rvalue references; what a reference to const refers to must outlive the generator), and no lambda
-/// with captures that dies before it. `co_yield give(x)` and `co_yield std::move(x)` yield x to be moved from,
-/// `co_yield x` a copy of it.
+/// Lifetime: the generator owns its coroutine, in whose frame the parameters live: pass values (the compiler refuses
+/// rvalue references; the object of a reference to const must outlive the generator), and no lambda with captures that
+/// dies before it. `co_yield give(x)` and `co_yield std::move(x)` yield x to be moved from, `co_yield x` a copy of it.
 ///
-/// Errors: what escapes from the coroutine is thrown by one next(). After that, and after the end, next() gives
+/// Errors: an exception that leaves the coroutine is thrown by one next(). After that, and after the end, next() gives
 /// nullopt. usage_error for an empty generator, a second next() while one waits, another executor.
 ///
 /// Example:
@@ -343,7 +342,7 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   /// Like next(), without moving the item: awaitable for a T*, null at the end. The item stays in the generator, which
   /// keeps it until the next one is asked for or the generator is dropped; it may be moved from, and the generator sees
-  /// what the consumer has done to it.
+  /// changes that the consumer has made to it.
   detail::next_awaitable<T, T*> next_in_place() { return detail::next_awaitable<T, T*>(promise()); }
 
  private:

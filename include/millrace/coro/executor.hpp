@@ -181,8 +181,8 @@ class loop_parts final : public runtime_parts {
 
 }  // namespace detail
 
-/// Runs coroutines on one thread: a run queue, timers, an inbox for other threads, and what derived classes add (a
-/// kernel ring, an epoll set, a virtual clock).
+/// Runs coroutines on one thread: a run queue, timers, an inbox for other threads, and a waiting part of the derived
+/// class (a kernel ring, an epoll set, a virtual clock).
 ///
 /// Everything is for the executor's own thread except post_remote(). Coroutines bound to an executor must be destroyed
 /// before it and on its thread. Nothing here is global: executors are independent.
@@ -301,7 +301,7 @@ class executor {
   /// Turns until every operation that outlived its awaitable, and every background clean-up, has ended.
   void drain();
 
-  // ---- census: what must return to zero
+  // ---- census: counts that must return to zero
 
   std::size_t frames() const noexcept { return frames_; }
   std::size_t operations() const noexcept { return operations_; }
@@ -359,8 +359,8 @@ class executor {
     services_.push_back(held_service{key, std::move(made)});
   }
 
-  // drain() that catches what poll() throws: a kernel side that has failed, a deadlock of a test's
-  // loop. Messages still come in, and with them what other threads were asked to do ends.
+  // drain() that catches exceptions of poll(): a kernel side that has failed, a deadlock of a test's loop. Messages
+  // still come in, so work on other threads ends.
   void drain_or_give_up() noexcept;
 
   bool services_linger() noexcept;

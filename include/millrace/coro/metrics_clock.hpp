@@ -10,8 +10,8 @@
 namespace millrace::inline MILLRACE_ABI {
 
 /// The clock of the stages' metrics. It follows the executor's clock, of which one reading takes several times as long
-/// as a hop from stage to stage. So with a real clock only some *turns* are measured (a turn is what the loop does for
-/// one coroutine that it resumes: at most executor::inline_budget hops).
+/// as a hop from stage to stage. So with a real clock only some *turns* are measured (a turn is the loop's work for one
+/// coroutine that it resumes: at most executor::inline_budget hops).
 ///
 /// Sampling: in a turn that is not measured the clock is stopped, and no stage is charged. One turn in `sample()` is
 /// measured, drawn at random; in that one the clock runs faster, to make up for the time that it was stopped. So every

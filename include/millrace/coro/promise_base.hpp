@@ -250,7 +250,7 @@ class waiting_awaiter {
   ready_node node_;
 };
 
-/// An await of `object` that has not begun: what wait() and the like return.
+/// An await of `object` that has not begun: returned by wait() and the like.
 template <class Awaiter, class Object>
 class awaitable_of {
  public:

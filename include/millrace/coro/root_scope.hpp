@@ -18,7 +18,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// waits `patience` for that, then drops it. No task is detached.
 class root_scope final : public executor_service, private timer_node {
  public:
-  /// How long drain() waits for what adopt_droppable() took, on the executor's clock.
+  /// Time that drain() waits for tasks of adopt_droppable(), on the executor's clock.
   static constexpr duration patience = duration(50'000'000);
 
   /// The root scope of `ex`.
@@ -39,7 +39,7 @@ class root_scope final : public executor_service, private timer_node {
   executor& get_executor() const noexcept { return executor_; }
   /// Tasks that ended with an exception so far.
   std::size_t failures() const noexcept { return failures_; }
-  /// How often it has checked a task so far in order to free those that had ended: what that costs.
+  /// The number of tasks checked so far in order to free those that had ended: the cost of it.
   std::size_t looks() const noexcept { return looks_; }
 
  private:

@@ -46,7 +46,7 @@ class store_hosts;
 /// Concurrency: any thread. Lifetime: that of the run, longer than its stages.
 class run_budget {
  public:
-  static constexpr std::size_t unlimited = SIZE_MAX;  ///< what a run without a budget leaves
+  static constexpr std::size_t unlimited = SIZE_MAX;  ///< left by a run without a budget
 
   /// `left`: bytes to take from. `whole`: bytes of the budget, declared bounds included.
   explicit run_budget(std::size_t left = unlimited, std::size_t whole = unlimited) noexcept
@@ -139,8 +139,8 @@ class run_context {
   run_budget& budget() noexcept { return budget_; }
 
   /// Operations that dropped coroutines of the run had started and that still run on other threads: functions on a
-  /// pool, tasks on other loops. They may use what the program has lent to the pipeline, so the end of a run waits for
-  /// them.
+  /// pool, tasks on other loops. They may use objects that the program has lent to the pipeline, so the end of a run
+  /// waits for them.
   const std::shared_ptr<detail::wait_group>& abandoned() const noexcept { return abandoned_; }
 
   /// Since when the run's consumer has been waiting for an item, in nanoseconds of monotonic_ns(): `not_waiting` while
@@ -185,7 +185,7 @@ class runtime_parts {
   /// How many loops there are.
   virtual std::size_t loops() const noexcept { return 1; }
   /// The pool for functions that compute, made at the first call; null if there is none: see cpu_pool::share::of().
-  /// Throws what the pool's constructor throws.
+  /// Throws the exceptions of the pool's constructor.
   virtual cpu_pool* pool() { return nullptr; }
   /// How many threads the pool may have that each find a core; 0 if that is not known.
   virtual unsigned cores() const noexcept { return 0; }

@@ -101,7 +101,7 @@ class duration_histogram {
   std::atomic<std::int64_t> sum_{0};
 };
 
-/// A number of events, and what the latest of them says.
+/// A number of events, and the text of the latest.
 class counted_events {
  public:
   void add() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }

@@ -40,7 +40,7 @@ class stage_record {
   static constexpr const char* numbered = "";
 
   const char* const name;
-  const char* const advice;          ///< what helps when it waits for its own I/O; null: not known
+  const char* const advice;          ///< helps when it waits for its own I/O; null: not known
   const stage_record* const parent;  ///< the stage that consumes this one; null for the sink
   stage_recorder* const owner;
   counter items{0};       ///< yielded to the next stage
@@ -58,7 +58,7 @@ class stage_record {
   counter crowded_jobs{0}, measured_ns{0}, slept_ns{0};
   counter jobs_in_pool{0};  ///< now: waiting for a thread, or on one
   std::atomic<bool> pool_given{false};          ///< by an option of the stage; if not, it is the runtime's
-  std::atomic<const char*> more_jobs{nullptr};  ///< what lets more of them run at once: a literal, or null
+  std::atomic<const char*> more_jobs{nullptr};  ///< the option that lets more of them run at once: a literal, or null
   /// How often a stage that works on several items found no room for one more: by their number, by their bytes.
   counter full_by_number{0}, full_by_bytes{0};
   /// A stage that reads by ranges: how many it may have in flight now, and their maximum length; and how often a read

@@ -48,7 +48,7 @@ class epoch_mark {
   /// An empty entry, of weight 0: it pads the epoch's last batch, or has the position of a sample that could not be
   /// read or was left out. Several items are padding if all are.
   bool padding = false;
-  bool disordered = false;  ///< a stage has changed the order: what came before it are other samples
+  bool disordered = false;  ///< a stage has changed the order: the entries before it are other samples
   bool counted = false;     ///< all ranks take steps of equal size, of which this is an entry: equal_batches::fill()
   std::uint32_t steps = 0;  ///< of those, how many of the epoch end with this entry or before; 0: not known
 

@@ -12,8 +12,8 @@
 // Functions and members that the type of an item may offer to the stages. All of it is optional: every movable type is
 // an item. The functions are found beside the type (argument-dependent lookup): as friends, or in its namespace. They
 // run on the loop's thread, once or more for each item at each stage: all but compact_slices() and collate() should be
-// cheap and not throw. Their names are for the library alone, since what a program calls by another name is not called
-// by accident.
+// cheap and not throw. Their names are for the library alone: a program's function of another name is never called by
+// accident.
 //
 // std::size_t byte_size(const T&)
 //     The bytes that the item holds: for the bounds in bytes of buffer(), shuffle(), map_concurrent() and others, and
@@ -51,7 +51,7 @@
 //     The result for an empty entry, and for an item that is skipped because the function threw. It is to have the mark
 //     that is passed. Else the stage makes one, by the default constructor and set_mark().
 //
-// docs/guide/own_types.md shows a type that offers each of them. The concepts below are what the stages ask.
+// docs/guide/own_types.md shows a type that offers each of them. The concepts below test for them.
 
 namespace millrace::inline MILLRACE_ABI {
 

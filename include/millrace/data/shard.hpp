@@ -14,7 +14,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// One object of a store that holds samples: what sources list and `fetch` reads.
+/// One object of a store that holds samples: listed by sources and read by `fetch`.
 class shard {
  public:
   shard() = default;
@@ -29,7 +29,7 @@ class shard {
   std::uint64_t seed = 0;   ///< of the training that reads it
   std::uint64_t epoch = 0;  ///< in which it is read, of its data set; samples have them from their shard
   std::uint32_t dataset = 0;  ///< of a mix of data sets (dataset_mix): its number; samples have it from their shard
-  bool dealt = false;       ///< whether epochs() has set seed and epoch
+  bool dealt = false;       ///< epochs() has set seed and epoch
   /// The `arrays` whose rows are the samples of a dataset of arrays; else null.
   std::shared_ptr<const void> rows;
 

@@ -305,8 +305,8 @@ using sixteen = long long __attribute__((vector_size(16)));
 #endif
 
 /// memcpy() into memory that is not in the caches and is not read soon, a slab that fills up part by part: on x86 with
-/// non-temporal stores (Intel SDM volume 1, 10.4.6.2), which neither read the memory first nor drive out what the
-/// caches hold. Other threads that are notified of the data afterwards see it, as after memcpy().
+/// non-temporal stores (Intel SDM volume 1, 10.4.6.2), which neither read the memory first nor evict lines from the
+/// caches. Other threads that are notified of the data afterwards see it, as after memcpy().
 void copy_past_caches(void* to, const void* from, std::size_t size) noexcept;
 
 /// One exchange inside libcurl: the easy handle, the callbacks, the received head and the body that waits to be read.
@@ -315,7 +315,7 @@ class transfer final : public engine::client, private timer_node {
  public:
   /// How often a transfer in libcurl's queue looks whether it may leave it (engine::make_room_for).
   static constexpr duration queue_look = std::chrono::seconds(1);
-  /// Pieces of a body from this size on are read when they are whole: what came first is in no cache by then.
+  /// Pieces of a body from this size on are read when they are whole: their beginning is in no cache by then.
   static constexpr std::size_t past_caches = 1024 * 1024;
 
   transfer(engine& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body);
@@ -380,7 +380,7 @@ class transfer final : public engine::client, private timer_node {
   bool start_again() noexcept;
   /// Its end counts for its address.
   void judge_address() noexcept;
-  /// It has succeeded: what a ranged read took says how fast its address is.
+  /// It has succeeded: the time of a ranged read tells the speed of its address.
   void measure() noexcept;
   void count() noexcept;
   void log(const std::string& line) const;
@@ -429,7 +429,7 @@ class transfer final : public engine::client, private timer_node {
     return place_of(request_, (request_.range ? request_.range->first : 0) + received);
   }
 
-  /// The errno value when `result` may be what libcurl makes of a want of descriptors; 0 when it is not.
+  /// The errno value if `result` may be the result of libcurl for a lack of descriptors; 0 if it is not.
   int out_of_descriptors(CURLcode result) const noexcept;
   std::exception_ptr verdict(CURLcode result);
   void wake() noexcept {

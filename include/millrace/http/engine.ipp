@@ -465,7 +465,7 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
       return watch(millrace::detail::added(engine_.loop().now(), queue_look));
   }
   if (reached() == step::connecting && (result == CURLE_COULDNT_CONNECT || result == CURLE_OPERATION_TIMEDOUT)) {
-    // If none was tried, libcurl (7.88 to 8.5 at least) reports what the handle's last connection had failed with.
+    // If none was tried, libcurl (7.88 to 8.5 at least) reports the failure of the handle's last connection.
     const bool failed = result == CURLE_COULDNT_CONNECT || (!trying_[0] && !trying_[1]);
     not_connected();
     if (!error_ && failed && passed_over_ && !any_address_) {

@@ -37,8 +37,8 @@ class headers {
   }
   ~headers() { clear(); }
 
-  /// Appends a field. Refuses CR, LF and NUL in either part and an empty name: what comes from files, keys and
-  /// environment variables must not be able to add fields of its own.
+  /// Appends a field. Refuses CR, LF and NUL in either part and an empty name: values from files, keys and environment
+  /// variables must not be able to add fields of their own.
   void add(std::string name, std::string value);
 
   /// The first field of that name, null when there is none.

@@ -26,7 +26,7 @@ class transport_options {
   /// cannot be turned off.
   std::string ca_file;
   std::string ca_directory;  ///< beside it: authorities in files that are named by hashes (`openssl rehash`)
-  std::string ca_source;     ///< where they were set, for messages: a variable, a property of a profile
+  std::string ca_source;     ///< the variable or property that set them, for messages
   /// Proxy URL; empty: none. The environment's proxy variables are read by from_environment() functions only.
   std::string proxy;
   /// Hosts that bypass the proxy, as libcurl's CURLOPT_NOPROXY takes them.

@@ -219,7 +219,7 @@ class cpu_pool::share {
 
 namespace detail {
 /// For run_stats::verdict(): the stage's jobs run on that pool, which it was `given` or has from the runtime, `limit`
-/// of them at once at most (0: any number). `more`: what lets there be more; null: the stage's advice.
+/// of them at once at most (0: any number). `more`: the option that lets there be more; null: the stage's advice.
 void tell_pool(const coroutine_context& here, const cpu_pool::share& pool, bool given, std::size_t limit,
                const char* more = nullptr) noexcept;
 }  // namespace detail

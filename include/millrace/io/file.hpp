@@ -28,8 +28,8 @@ struct file_keep {
   explicit file_keep(std::shared_ptr<owned_fd> fd) noexcept : descriptor(std::move(fd)) {}
   std::shared_ptr<owned_fd> descriptor;  // not closed, and its number not reused, under the operation
   bytes memory;
-  std::string path;        // what an open's request is to name
-  struct ::statx status {};  // what a stat's request is to fill
+  std::string path;        // the path of an open's request
+  struct ::statx status {};  // filled by a stat's request
 };
 
 /// A file operation with one waiter. Owned by its awaiter; by the loop once the awaiter is dropped while it is under
@@ -49,7 +49,7 @@ class file_job final : private file_keep, public file_operation {
 
  private:
   MILLRACE_INLINE void complete(std::int64_t result) noexcept override;
-  // The request, with what the job itself keeps. Static: of the job only this is there yet.
+  // The request, with pointers to the members of the job that it needs. Static: of the job only this is there yet.
   static file_request of(file_request r, file_keep& keep) noexcept {
     r.path = keep.path.c_str();
     r.status = &keep.status;

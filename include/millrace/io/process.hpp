@@ -104,8 +104,8 @@ MILLRACE_COROUTINE task<void> reap(child_process ending);
 
 /// A shell command in a process group of its own: standard input is /dev/null, standard output comes to us, standard
 /// error is this program's (so a person sees it, and it does not get into messages). The whole group is killed at the
-/// end, and what does not end at once is reaped by the executor's root scope, which stops waiting for it if the
-/// executor ends first.
+/// end, and a process that does not end at once is reaped by the executor's root scope, which stops waiting for it if
+/// the executor ends first.
 template <class = void>  // its destructor names a coroutine: see MILLRACE_COROUTINE
 class shell_process {
  public:

@@ -84,8 +84,8 @@ struct file_request {
 };
 
 /// One operation of an event loop on a file. Lives on the heap, because the kernel may need its memory for longer than
-/// the coroutine that asked lives: derive from it to keep alive what the request points to. Between event_loop::start()
-/// and complete() it belongs to the loop.
+/// the coroutine that asked lives: derive from it to own the memory that the request points to. Between
+/// event_loop::start() and complete() it belongs to the loop.
 class file_operation {
  public:
   explicit file_operation(const file_request& r) noexcept : request_(r) {}

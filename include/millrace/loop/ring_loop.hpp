@@ -242,7 +242,7 @@ class ring_loop final : public event_loop {
   bool owned_ = false;
 
   detail::watch_table watches_;
-  // A slot is in each of these once at most, and watch() reserves: what ends or is listed never allocates.
+  // A slot is in each of these once at most, and watch() reserves: ending or listing one never allocates.
   std::vector<std::uint32_t> to_arm_;
   std::vector<std::uint64_t> cancels_;  // tags of polls to be cancelled
   std::optional<detail::epoll_set> overflow_;

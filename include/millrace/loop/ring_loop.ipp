@@ -469,7 +469,7 @@ MILLRACE_INLINE void ring_loop::move_to_epoll(std::uint32_t index) {
     }
     overflow_->set(s.fd, s.events, watches_.tag(index));
     s.in_epoll = true;
-  } catch (...) {  // out of descriptors, or of what a user may watch: this watch's trouble, not the loop's
+  } catch (...) {  // out of descriptors, or of the user's watches: this watch's trouble, not the loop's
     s.broken = true;
     reported_ = true;
     detail::watch_table::report(*s.owner, POLLNVAL);

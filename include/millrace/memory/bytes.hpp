@@ -16,7 +16,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 class block_sums;
 
-/// A reference-counted block of memory: what `bytes` and `writable_bytes` share. Dropping the last reference calls
+/// A reference-counted block of memory, shared by `bytes` and `writable_bytes`. Dropping the last reference calls
 /// recycle(), on whatever thread that happens.
 struct block {
   std::atomic<std::uint32_t> refs{1};
@@ -24,7 +24,7 @@ struct block {
   char* data = nullptr;
   std::size_t capacity = 0;
   void (*recycle)(block*) noexcept = nullptr;
-  block_sums* sums = nullptr;            // of what fills it, where it is to be summed
+  block_sums* sums = nullptr;            // by whatever fills the block, if it is to be summed
   std::atomic<std::uint64_t> given{0};  // see bytes::given()
 
   void add_ref() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
@@ -93,8 +93,8 @@ class bytes {
   /// little of the slice is read.
   std::uint32_t crc32c() const noexcept;
 
-  /// How many bytes the source of these slices had given to its consumer, in all, when it gave the latest one of this
-  /// memory: beside what a stage has been shown, the share of them that comes to it. 0: not counted.
+  /// The bytes that the source of these slices had yielded in all when it yielded the latest one of this memory: a
+  /// stage compares them with the bytes that it has seen, to know its share. 0: not counted.
   std::uint64_t given() const noexcept {
     return owner_ == nullptr ? 0 : owner_->given.load(std::memory_order_relaxed);
   }

@@ -28,7 +28,7 @@ class pixel_buffer {
 
   /// Empty, without memory.
   pixel_buffer() noexcept = default;
-  /// Takes over what `data` holds, without a copy.
+  /// Takes over the contents of `data`, without a copy.
   template <class Allocator>
   pixel_buffer(std::vector<std::uint8_t, Allocator> data) : size_(data.size()) {
     if (size_ == 0) return;

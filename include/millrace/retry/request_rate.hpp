@@ -21,7 +21,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// multiplicative decrease (Chiu and Jain 1989).
 ///
 /// There is no limit until two requests are refused with less than `quiet` successes between them: one refusal alone is
-/// forgiven. Then it is half of what began in the last second; a client that is refused as it starts begins at
+/// forgiven. Then it is half of the requests begun in the last second; a client that is refused as it starts begins at
 /// `first_limit`, as all of its fleet do, and comes up by `start_step` with each success until the next refusal. Each
 /// further refusal takes `cut` of the limit, and each success adds `step`, or `stride` after `quiet` of them in a row:
 /// who asks for more is refused more often, which makes all rates alike. A limit of which less than half is used does

@@ -101,7 +101,7 @@ class retry_policy {
     refused_since_.reset();
   }
 
-  /// To be called once when the request has succeeded: returns what the last retry took, or one token when there was
+  /// To be called once when the request has succeeded: returns the cost of the last retry, or one token when there was
   /// none, to the quota.
   void after_success() noexcept {
     quota_->give(last_cost_ == 0 ? 1 : last_cost_);

@@ -12,7 +12,7 @@ namespace millrace::inline MILLRACE_ABI {
 struct retry_options {
   int max_attempts = 3;                                ///< the first try counts
   duration base = duration(50'000'000);                ///< first pause, doubled with every further one
-  duration throttling_base = duration(1'000'000'000);  ///< the same, when the store asks for fewer requests
+  duration throttling_base = duration(1'000'000'000);  ///< likewise, when the store asks for fewer requests
   duration max_pause = duration(20'000'000'000);
   duration max_over_hint = duration(5'000'000'000);  ///< how much longer than ours a pause named by the store may be
   int retry_cost = 14;                               ///< tokens that a retry takes from the quota

@@ -44,8 +44,8 @@ class client {
          http::transport_options transport = http::transport_options());
 
   /// Configured as the AWS SDKs are: region, endpoint and the rest by config::from_environment, the proxy by the usual
-  /// variables (http::proxy_choice), credentials by default_credentials. The configuration files are read now; what
-  /// gives credentials, and the instance where nothing else names a region, is asked with the first request.
+  /// variables (http::proxy_choice), credentials by default_credentials. The configuration files are read now; the
+  /// sources of credentials, and the instance where nothing else names a region, are asked with the first request.
   ///
   /// Requests are anonymous only when that is asked for, `{.anonymous = true}`; without credentials anywhere the first
   /// request throws configuration_error, which says where they were looked for.

@@ -72,7 +72,7 @@ inline error::error(int status, std::string code, std::string message, std::stri
 inline std::string error::describe(int status, const std::string& code, const std::string& message,
                                             const std::string& request_id) {
   std::string text;
-  const bool succeeded = status / 100 == 2 && code.empty();  // the fault is what we found in the answer
+  const bool succeeded = status / 100 == 2 && code.empty();  // the library has found the fault in the answer
   if (status != 0 && !succeeded) text = std::to_string(status);
   if (!code.empty()) {
     if (!text.empty()) text += ' ';

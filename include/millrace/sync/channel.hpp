@@ -49,8 +49,8 @@ class channel {
     return detail::awaitable_of<receiving, channel>(*this);
   }
 
-  /// An item that is available without waiting; nullopt otherwise. Throws what the channel was closed with once there
-  /// is nothing left.
+  /// An item that is available without waiting; nullopt otherwise. Throws the exception given to close() once there is
+  /// nothing left.
   std::optional<T> try_receive() {
     if (has_item() && kept_items_ > 0) return std::nullopt;
     return item_or_end();
@@ -131,7 +131,7 @@ class channel<T>::receiving : public waiter, private detail::waiting_awaiter {
   }
   std::optional<T> await_resume() {
     if (!served_) return channel_.item_or_end();
-    std::optional<T> item(std::move(channel_.items_.front()));  // where that throws, the item is the next one's
+    std::optional<T> item(std::move(channel_.items_.front()));  // if it throws, the item is the next one's
     served_ = false;
     --channel_.kept_items_;
     channel_.remove_front();
@@ -168,7 +168,7 @@ class channel<T>::sending : public waiter, private detail::waiting_awaiter {
   }
   bool await_resume() {
     if (channel_.closed_) return false;
-    channel_.add(std::move(item_));  // where that throws, the place is the next one's
+    channel_.add(std::move(item_));  // if it throws, the place is the next one's
     if (served_) --channel_.kept_places_;
     served_ = false;
     return true;

@@ -55,7 +55,7 @@ struct reader_options {
   std::uint64_t object_bytes = 0;
   /// Offset in the object of the first byte that will be fed: 0, or a member's header_offset to resume there.
   std::uint64_t start = 0;
-  /// Continue after an end-of-archive block (`cat a.tar b.tar`) instead of ignoring what follows.
+  /// Continue after an end-of-archive block (`cat a.tar b.tar`) instead of ignoring the rest.
   bool concatenated = false;
   /// Accept an input of no bytes at all as an archive without members. For objects known to be empty.
   bool allow_empty = false;
@@ -65,8 +65,8 @@ struct reader_options {
   bool report_sparse = false;
   /// Bodies are skipped, and entries have none: for walking the headers alone, see reader::skip().
   bool headers_only = false;
-  /// For the stages that read archives by themselves, untar() and untar_plain(): say in the log what warning()
-  /// says. A reader never does.
+  /// For the stages that read archives by themselves, untar() and untar_plain(): log the text of warning(). A reader
+  /// never does.
   bool report = true;
 };
 

@@ -13,7 +13,7 @@
 namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 /// One 512-byte tar header block: checksum, numbers, name. POSIX.1-2017 pax ("ustar Interchange Format"), the GNU tar
-/// manual ("Basic Tar Format") and what old archives are known to contain.
+/// manual ("Basic Tar Format") and forms known from old archives.
 
 inline constexpr std::size_t block_bytes = 512;
 
@@ -81,7 +81,7 @@ enum class format : unsigned char {
   xz,
   zstd,  ///< RFC 8878
   lz4,   ///< LZ4 frames
-  lzma,  ///< what `lzma` and `xz --format=lzma` write; it has no checksum
+  lzma,  ///< written by `lzma` and `xz --format=lzma`; it has no checksum
   deflate,  ///< RFC 1950 or 1951: only a Content-Encoding or a name says so, detect() does not
   zip,
   cpio,

@@ -196,7 +196,7 @@ namespace millrace::inline MILLRACE_ABI::tar {
 /// Walks a plain tar archive (v7, ustar, pax, GNU) that arrives in pieces, without copying it.
 ///
 /// Use: feed() a piece, take members with next() until it says false, feed the next piece; after the last one finish(),
-/// then next() until false once more. How the archive is cut into pieces changes nothing about what comes out, errors
+/// then next() until false once more. The pieces that the archive is cut into do not change the results, errors
 /// included.
 ///
 /// Memory: a body that lies in one piece is a slice of it and keeps it alive; one that straddles pieces is copied into
@@ -265,7 +265,7 @@ class reader {
 
   bool step(entry& out);
   bool step_or_break(entry& out);
-  /// Out of memory in the middle of a member: what follows must not be read as a header.
+  /// Out of memory in the middle of a member: the next bytes must not be read as a header.
   void break_off() noexcept;
   bool on_header(const char* block, entry& out);
   void prefetch_behind(std::uint64_t size) noexcept;
@@ -300,9 +300,9 @@ class reader {
   bool end_block_seen_ = false;
   std::uint32_t padding_ = 0;      // bytes to pass over before the next header
   std::size_t carried_ = 0;        // bytes of a header in carry_
-  std::uint64_t group_start_ = 0;  // where the coming member's first header is
+  std::uint64_t group_start_ = 0;  // offset of the coming member's first header
   reader_options options_;
-  std::uint64_t limit_;  // where the last byte of a body may end
+  std::uint64_t limit_;  // largest offset that a body may end at
   detail::input in_;
   detail::extended_headers extended_;
 
@@ -311,7 +311,7 @@ class reader {
   detail::body_collector body_;
   char carry_[detail::block_bytes];
 
-  // After the end: where its zeros begin, how far was looked, and what follows them.
+  // After the end: the offset of its zeros, how far was looked, and the bytes after them.
   std::uint64_t zeros_at_ = 0;
   std::uint64_t looked_ = 0;
   std::string follows_;

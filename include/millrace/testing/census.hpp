@@ -20,9 +20,9 @@
 
 namespace millrace::inline MILLRACE_ABI::testing {
 
-/// Compares what exists with what existed when the census was made. Counted of an executor: coroutine frames,
-/// operations in flight, background clean-ups, timers. Counted of a slab pool, on request: slabs in use. Counted of the
-/// process, on request: descriptors. After a test has dropped and drained everything, the counts must be as before:
+/// Compares the resources in use with those at its construction. Counted of an executor: coroutine frames, operations
+/// in flight, background clean-ups, timers. Counted of a slab pool, on request: slabs in use. Counted of the process,
+/// on request: descriptors. After a test has dropped and drained everything, the counts must be as before:
 ///
 ///     census before(loop);
 ///     before.count_slabs(pool);

@@ -31,7 +31,7 @@ MILLRACE_INLINE bool json_scan::document() noexcept {
 }
 
 MILLRACE_INLINE bool json_scan::value() noexcept {
-  char open[deepest];  // what closes each object or array that is open
+  char open[deepest];  // closing characters of the open objects and arrays
   std::size_t depth = outer_;
   for (;;) {
     skip_blanks();

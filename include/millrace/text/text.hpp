@@ -39,7 +39,7 @@ inline constexpr bool starts_ignoring_case(std::string_view text, std::string_vi
   return equal_ignoring_case(text.substr(0, front.size()), front);
 }
 
-/// Without the blanks and line breaks at both ends: what a pretty printer leaves around a number in XML.
+/// Without the blanks and line breaks at both ends, which pretty printers leave around a number in XML.
 inline constexpr std::string_view trimmed(std::string_view text) noexcept {
   constexpr std::string_view blanks = " \t\r\n";
   const std::size_t first = text.find_first_not_of(blanks);

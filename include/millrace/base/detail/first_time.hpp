@@ -32,7 +32,7 @@ bool first_time(std::string_view line) noexcept;
 /// callers run on any thread and know no runtime whose log they could use.
 void say_first(std::string_view kind, const std::string& text, const where& at);
 
-/// Logs what an error says, with its place as fields, in the log of the process.
+/// Logs an error's text, with its place as fields, in the log of the process.
 void log_error_line(log_level level, const error& e);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ inline std::string unescaped_mount_point(std::string_view text) {
 struct cgroup_place {
   bool version_2;
   bool cpu, cpuset;    // the controllers of version 1; both for version 2
-  std::string top;     // where it is mounted
+  std::string top;     // the path that it is mounted on
   std::string inside;  // the process's path below it: empty or "/a/b"
 };
 

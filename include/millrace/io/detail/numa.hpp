@@ -39,11 +39,11 @@ struct place_wanted {
 
 /// The place of a rank's threads.
 struct thread_place {
-  bool kept = false;       ///< whether they are kept on `cpus`; if not, their affinity is left alone
+  bool kept = false;       ///< threads are kept on `cpus`; if not, their affinity is left alone
   cpu_set_t cpus{};        ///< within the mask that the nodes were read with
   cpu_limits limits = {};  ///< with the CPUs of the nodes that were chosen
   std::string text = {};   ///< "on NUMA node 1 (of 2), where the device at 0000:3b:00.0 is"; empty: there is one node
-  bool remark = false;     ///< whether the text says that a device is elsewhere
+  bool remark = false;     ///< the text says that a device is elsewhere
 };
 
 /// Chooses nodes for the threads of a rank, whose affinity mask `nodes` were read with (limits.affinity).

@@ -49,8 +49,8 @@ class owned_fd {
 /// Wakes a loop that sleeps in the kernel, at no cost to a loop that does not.
 ///
 /// The handshake: the loop announces its sleep, then looks into the inbox once more (locking it), then sleeps. A sender
-/// puts its message into the inbox (locking it), then calls wake(). The one that locks second sees what the first has
-/// done, so relaxed order is enough for the flag.
+/// puts its message into the inbox (locking it), then calls wake(). The one that locks second sees the other's write,
+/// so relaxed order is enough for the flag.
 class wake_event {
  public:
   wake_event() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {

@@ -10,9 +10,9 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The CRC-32C of each 4 KiB block of a slab, computed by what fills the slab, from its beginning on, while the bytes
-/// are in the caches: stores that go past the caches leave nothing there for a reader that comes later. The CRC of any
-/// part is then made of those of its blocks; only parts of blocks at its ends are read.
+/// The CRC-32C of each 4 KiB block of a slab, computed by the writer of the slab, from its beginning on, while the
+/// bytes are in the caches: stores that go past the caches leave nothing there for a reader that comes later. The CRC
+/// of any part is then made of those of its blocks; only parts of blocks at its ends are read.
 class block_sums {
  public:
   static constexpr std::size_t block = 4096;

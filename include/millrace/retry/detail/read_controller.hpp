@@ -11,7 +11,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// Decides how many ranged reads of a store are in flight and how long each is, from what finished reads took.
+/// Decides how many ranged reads of a store are in flight and how long each is, from the times of finished reads.
 ///
 /// A read takes the time to its first byte and then its length over the rate of its connection: a few reads at the
 /// start tell both. From then on the rate of all is measured in intervals. If the total rate equals the rate of one
@@ -39,7 +39,7 @@ class read_controller {
 
   explicit read_controller(const bounds& b) noexcept;
 
-  /// Other bounds from now on; what has been learnt remains.
+  /// Changes the bounds; measurements remain.
   void set_bounds(const bounds& b) noexcept;
 
   /// How many reads may be in flight.
@@ -66,7 +66,7 @@ class read_controller {
 
   /// A read of `bytes` has finished at `now`, its first byte `first` and its last `total` after its beginning. It was
   /// one of `in_flight`. `whole`: of a whole object; no part() could have made it longer. For reads of which there
-  /// could have been more, if requests() had been larger: what a reader does not ask for says nothing about the store.
+  /// could have been more, if requests() had been larger: a reader that asks for fewer says nothing about the store.
   /// After a pause the interval begins anew. After a pause of minutes, the measurements are only a place to start from.
   void finished(time_point now, std::size_t bytes, duration first, duration total, std::size_t in_flight,
                 bool whole = false) noexcept;
@@ -118,7 +118,7 @@ class read_controller {
   double first_ = 0;     // seconds to the first byte, of reads that nothing limited
   double rate_ = 1;      // bytes in a second of one connection, of the same
   bool guessed_ = true;  // both are of the first three reads
-  double together_ = 0;  // the same, of all connections in flight then
+  double together_ = 0;  // likewise, of all connections in flight then
   double length_ = 0;    // the mean length of the reads that told both
   bool measured_ = false;
   double object_ = 0;    // the mean size of objects, where most reads are of whole ones; 0: longer than any part

@@ -226,7 +226,8 @@ MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_poi
       if (paid) return grow(rate, flying, now);
       rate = std::max(rate, doubted_rate_);
       if (rate < 1.1 * grown_from_) {
-        // More brought nothing: what seemed to be the store's time was the wait for something else, a busy loop, say.
+        // The rate did not grow: the time that seemed to be the store's was the wait for something else, a busy loop,
+        // say.
         first_ = before_.first;
         rate_ = before_.rate;
         part_ = before_.part;

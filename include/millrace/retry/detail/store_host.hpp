@@ -133,7 +133,7 @@ class host_share {
     host_->leave(*this);
   }
 
-  /// Returns true if one more read may begin now. `consumer_waits`: for what this reader reads.
+  /// Returns true if one more read may begin now. `consumer_waits`: the consumer waits for this reader's data.
   bool may_begin(bool consumer_waits) noexcept;
   /// There is nothing more to read for the moment.
   void satisfied() noexcept {
@@ -179,7 +179,7 @@ class host_share {
   request begin() noexcept;
 
   /// Reads of storage::is_local(): none of the host's requests, and the host learns nothing of them. So many at a time
-  /// keep a disk busy while the loop checks what has come.
+  /// keep a disk busy while the loop checks the data.
   static constexpr std::size_t most_local = 8;
   bool may_begin_local() const noexcept { return local_ < most_local; }
   request begin_local() noexcept {

@@ -87,8 +87,7 @@ class sourced_credentials {
 /// container (and then never the instance), instance metadata. A source that is not configured is skipped, one that is
 /// configured and broken is an error. Each resolve() reads the files again.
 ///
-/// `World` is how files are read, requests sent and processes run, and what time it is: surroundings, or a recording in
-/// a test.
+/// `World` reads files, sends requests, runs processes and has the time: surroundings, or a recording in a test.
 template <class World>
 class default_chain {
  public:
@@ -104,8 +103,8 @@ class default_chain {
     return settings(variables_.view(), [this](const std::string& path) { return world_->read_file(path); });
   }
 
-  /// Throws configuration_error that says why each source was skipped if none has any, and what the source threw if one
-  /// is broken. Must outlive the task.
+  /// Throws configuration_error that says why each source was skipped if none has any, and the exception of the source
+  /// if one is broken. Must outlive the task.
   task<sourced_credentials> resolve() {
     std::string skipped;
     if (std::optional<credentials> who = credentials_from_environment(variables_.view())) {

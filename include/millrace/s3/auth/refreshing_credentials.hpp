@@ -40,8 +40,8 @@ class refresher {
         usable = self->outcome();
       }
       if (usable) co_return std::move(*usable);
-      // The loop that asked has ended before there was an answer; or this one was held up for so long that what came
-      // has ended or was refused meanwhile.
+      // The loop that asked has ended before there was an answer; or this one was held up for so long that the answer
+      // has expired or was refused meanwhile.
     }
   }
 
@@ -345,7 +345,7 @@ class refreshing_credentials final : public credentials_provider {
       : refresher_(std::make_shared<detail::refresher<Source>>(source)),
         region_(std::make_shared<detail::shared_region<Source>>(std::move(source))) {}
 
-  /// Throws what the source threw.
+  /// Throws the exceptions of the source.
   task<credentials> get() override { return detail::refresher<Source>::get(refresher_); }
   /// Drops the present credentials when they are `used`; false when the source cannot have others, and when the last
   /// ones were refused less than a minute ago.

@@ -17,7 +17,7 @@ class settings;
 
 /// The place of the bucket's name in a request.
 enum class addressing {
-  automatic,       ///< virtual-hosted at AWS, in the path at a custom endpoint (what most S3-alikes need)
+  automatic,       ///< virtual-hosted at AWS, in the path at a custom endpoint (most S3-alikes need that)
   virtual_hosted,  ///< in the host name, where the bucket's name and the endpoint allow it
   path,            ///< always in the path
 };
@@ -67,10 +67,10 @@ class config {
   bool fips;                 ///< AWS_USE_FIPS_ENDPOINT
   bool use_arn_region;       ///< AWS_S3_USE_ARN_REGION: an access point may lie in another region
   bool global_us_east_1;     ///< AWS_S3_US_EAST_1_REGIONAL_ENDPOINT=legacy: s3.amazonaws.com for us-east-1
-  /// AWS_CA_BUNDLE, ca_bundle: path of a PEM file; then what http::authority_choice finds; empty: the system's.
+  /// AWS_CA_BUNDLE, ca_bundle: path of a PEM file; then the result of http::authority_choice; empty: the system's.
   std::string ca_bundle;
   std::string ca_directory;  ///< SSL_CERT_DIR, where the file is not AWS's
-  std::string ca_source;     ///< where they were set; empty: the program
+  std::string ca_source;     ///< the variable or property that set them; empty: the program
   int max_attempts;          ///< AWS_MAX_ATTEMPTS: the first try counts
   retry_mode retries;        ///< AWS_RETRY_MODE
   bool validate_checksums;   ///< AWS_RESPONSE_CHECKSUM_VALIDATION: objects that are read to their end, by fetch in
@@ -79,7 +79,7 @@ class config {
                         ///< put_options says otherwise. Without one, and without TLS, their signature covers
                         ///< the SHA-256 of the payload
   retry_options retry;  ///< pauses and costs; its max_attempts does not count
-  bool requester_pays;  ///< every request says that its sender pays: what some buckets demand
+  bool requester_pays;  ///< every request says that its sender pays: some buckets demand it
 };
 
 namespace detail {

@@ -35,7 +35,7 @@ class endpoint_url {
   std::string_view scheme() const noexcept { return scheme_; }
   /// Lower case, without the port; IPv6 in brackets.
   const std::string& host() const noexcept { return host_; }
-  /// `:9000`, or empty when it is the scheme's default: what follows the host in a Host header.
+  /// `:9000`, or empty when it is the scheme's default: the end of a Host header.
   const std::string& port() const noexcept { return port_; }
   /// Encoded path without a slash at its end; often empty.
   const std::string& prefix() const noexcept { return prefix_; }
@@ -89,7 +89,7 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 class endpoint {
  public:
   /// `bucket` is a name or the ARN of an access point; empty for the service itself. Throws configuration_error for
-  /// what cannot work together, for a missing or malformed region, and for the kinds of buckets that are not
+  /// settings that cannot work together, for a missing or malformed region, and for the kinds of buckets that are not
   /// supported: directory buckets (S3 Express), Outposts, Object Lambda and multi-region access points.
   endpoint(const config& c, std::string_view bucket);
 

@@ -117,7 +117,7 @@ title_words words_of(std::string_view title);
 std::optional<std::string> name_after(std::string_view title, std::string_view kind);
 
 /// Reads one AWS configuration or credentials file into its sections, in the order and with the repetitions of the
-/// file. Errors name the file and the line, never what stands there: it may be a secret.
+/// file. Errors name the file and the line, never its text: it may be a secret.
 class profile_parser {
  public:
   explicit profile_parser(std::string_view file) : file_(file) {}
@@ -176,7 +176,7 @@ class profile_file {
   profile_file() = default;
 
   /// The texts of both files, empty for a file that does not exist; the names are for messages. Throws
-  /// configuration_error that names file and line when one of them is broken, but never repeats what stands there.
+  /// configuration_error that names file and line when one of them is broken, but never repeats its text.
   static profile_file parse(std::string_view config, std::string_view credentials,
                             std::string_view config_name = "~/.aws/config",
                             std::string_view credentials_name = "~/.aws/credentials");

@@ -63,7 +63,7 @@ class part_download {
 
  private:
   MILLRACE_COROUTINE task<object_part> once();
-  /// And what follows where the store sends less than was asked for, or would send more than was likely.
+  /// Reads the rest, too, if the store sends less than the range, or would send more than was likely.
   MILLRACE_COROUTINE task<object_part> as_many_as_it_takes();
 
   /// The checksum that came with a whole object.
@@ -95,7 +95,7 @@ class part_download {
   http::partial_body partial_;
   std::optional<object_info> seen_;  // by the answer whose bytes are kept
   std::optional<body_checksum> declared_;
-  std::optional<std::uint32_t> damaged_;  // the CRC32C of what came and was wrong
+  std::optional<std::uint32_t> damaged_;  // the CRC32C of the wrong bytes
   bool resumed_ = false;
   bool conditional_ = false;
   bool unconditional_ = false;

@@ -55,7 +55,7 @@ MILLRACE_COROUTINE task<void> require_version(const session& s, std::string buck
   throw millrace::detail::version_changed(etag, now.etag, op.at());
 }
 
-/// Bytes of one part of the upload that made the object; what a store answers that knows no parts fits none, 0 where it
+/// Bytes of one part of the upload that made the object; an answer of a store that knows no parts fits none, 0 if it
 /// refuses.
 MILLRACE_COROUTINE task<std::uint64_t> upload_part_size(const session& s, std::string bucket, std::string key,
                                                         std::string etag, std::uint64_t number) {
@@ -141,7 +141,7 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
   prepare(ex);
   std::exception_ptr why;
   std::optional<object_info> known;
-  bool sound = true;  // what has come so far may be kept
+  bool sound = true;  // the bytes received so far may be kept
   millrace::detail::request_gate::turn turn;
   try {
     http::body_options body = memory();

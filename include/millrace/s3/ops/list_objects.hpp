@@ -46,9 +46,9 @@ std::optional<std::string> split_point(std::string_view prefix, std::string_view
 /// first range are listed again, page after page. One log line reports that. A store whose order is not that of bytes
 /// may still hide keys from ranges: list_options::ranges is 1 for such a store.
 ///
-/// In flight: one request for each range, beside what other readers of the store have in flight; listings are not
-/// counted in a host's number of reads. 8 bytes of memory stay for each key. Dropping the generator ends its requests
-/// at once. Throws configuration_error for 0 ranges.
+/// In flight: one request for each range, beside the reads of others from the store; listings are not counted in a
+/// host's number of reads. 8 bytes of memory stay for each key. Dropping the generator ends its requests at once.
+/// Throws configuration_error for 0 ranges.
 MILLRACE_COROUTINE async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix,
                                                        list_options options = {}, std::uint64_t most_empty = 10000);
 

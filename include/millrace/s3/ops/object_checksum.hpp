@@ -36,7 +36,7 @@ class object_checksum {
  public:
   object_checksum(std::shared_ptr<const session> s, std::string bucket, std::string key, std::string etag,
                   detail::body_checksum sum);
-  /// With what has been added up so far.
+  /// Continues from the sums of `other`.
   object_checksum(const object_checksum& other);
   object_checksum& operator=(const object_checksum&) = delete;
   ~object_checksum();

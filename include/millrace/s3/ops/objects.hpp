@@ -65,7 +65,7 @@ struct put_options {
   /// instead of an object.
   std::optional<std::uint64_t> size = std::nullopt;
   /// An object of that name is left alone: 412 PreconditionFailed. After an attempt whose answer was lost, an object of
-  /// the same content is taken for what that attempt has stored.
+  /// the same content counts as that attempt's.
   bool only_new = false;
   /// Each request carries the CRC-32C of its body, which the store checks and keeps; absent: as the client is
   /// configured (config::send_checksums).

@@ -32,7 +32,7 @@ namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 inline constexpr std::uint64_t max_parts = 10000;
 
-/// put_options, checked, with everything copied: what a coroutine may keep.
+/// put_options, checked, with everything copied, so that a coroutine may keep them.
 class put_plan {
  public:
   /// Throws configuration_error for sizes that cannot work and for text that no header may carry.
@@ -72,7 +72,7 @@ class part_buffer {
   bool empty() const noexcept { return filled_ == 0; }
   bool full() const noexcept { return filled_ == part_; }
 
-  /// Takes what fits from the front of `piece`.
+  /// Takes from the front of `piece` as much as fits.
   void take(bytes& piece);
   bytes release();
 
@@ -132,8 +132,8 @@ inline void add_fields(operation& op, const http::headers& fields) {
   for (const auto& [name, value] : fields) op.fields.add(name, value);
 }
 
-/// The request is refused where an object of that name exists. It has a connection of its own: libcurl repeats what
-/// fails on an open one, and a refusal of the second would look like that of the first.
+/// The request is refused where an object of that name exists. It has a connection of its own: libcurl repeats a
+/// request that fails on an open one, and a refusal of the second would look like that of the first.
 inline void require_new(operation& op) {
   op.fields.add("if-none-match", "*");
   op.new_connection = true;
@@ -187,7 +187,7 @@ class open_upload {
     }
   }
 
-  /// The id, once the store has given it; throws what creating it has thrown. The upload must outlive the task.
+  /// The id, once the store has given it; throws the exception of its creation. The upload must outlive the task.
   task<std::string> id() const {
     co_await state_->created.wait();
     if (state_->error) std::rethrow_exception(state_->error);
@@ -262,9 +262,9 @@ async_generator<Chunk> counted(Chunk first, Generator rest, std::uint64_t* total
 
 }  // namespace detail
 
-/// Stores what `content`, a stream<bytes>, gives, to its end, as one object: in one request when it fits one
-/// part (an empty stream makes an empty object), else as a multipart upload. Gives the size and the ETag. See
-/// client::put() for the plan's options.
+/// Stores all items of `content`, a stream<bytes>, as one object: in one request when it fits one part (an empty stream
+/// makes an empty object), else as a multipart upload. Gives the size and the ETag. See client::put() for the plan's
+/// options.
 ///
 /// Concurrency: `content` is pulled while parts are on their way; at most plan.limit parts, of plan.part bytes each,
 /// are held, the one that is being filled among them. Each part is retried by itself; every request is covered by its

@@ -65,11 +65,11 @@ class object_reader {
   millrace::detail::host_share share_;
   bool own_ = true;           // the memory is made here
   std::size_t limit_ = 0;     // bytes of the object, at most
-  char* memory_ = nullptr;    // where the object goes; null while there is none
+  char* memory_ = nullptr;    // memory for the object; null while there is none
   writable_bytes made_;
   bytes small_;               // the whole object, where it is one part and the memory is made here
   object_info object_;        // as the first part said
-  std::uint64_t next_ = 0;    // where the next part begins
+  std::uint64_t next_ = 0;    // offset of the next part
   bool again_ = false;        // this is the second reading
   bool failed_ = false;       // a part has failed: no other one begins
   std::unique_ptr<object_checksum> checksum_;
@@ -83,10 +83,10 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// A whole object, of at most `max_bytes`, in one piece of memory.
 ///
-/// One GET brings the first MiB, and with it the size; what follows comes in ranges of at most 8 MiB, in parallel,
-/// each straight into its place: as many at once, and as long, as pays at this store. Beside the object's own memory
-/// about 1 MiB is used. All parts are of one version, that of the first answer, else changed_error. A part that breaks
-/// off is continued at the next byte; retries as in get_object_range.
+/// One GET brings the first MiB, and with it the size; the rest comes in ranges of at most 8 MiB, in parallel, each
+/// straight into its place: as many at once, and as long, as pays at this store. Beside the object's own memory about 1
+/// MiB is used. All parts are of one version, that of the first answer, else changed_error. A part that breaks off is
+/// continued at the next byte; retries as in get_object_range.
 ///
 /// With config::validate_checksums the store's checksum is asked for, by a HEAD beside the first GET, and compared with
 /// the bytes. If they differ, the object is read once more over other connections, and then a checksum_error says

@@ -108,7 +108,7 @@ class operation {
   http::headers fields;
   std::optional<http::byte_range> range;
   bytes body;
-  bool new_connection = false;  ///< what came over an open one was damaged
+  bool new_connection = false;  ///< data over an open one was damaged
   bool elsewhere = false;       ///< it is tried again: over a new connection, to another address
   std::string prefix;           ///< of the keys that a request for the bucket itself is about: it goes by their gate
 

@@ -31,9 +31,9 @@ class error_document {
 
   std::string code;
   std::string message;
-  std::string region;    ///< where the bucket lives, with AuthorizationHeaderMalformed
+  std::string region;    ///< the bucket's region, with AuthorizationHeaderMalformed
   std::string endpoint;  ///< the host to use, with PermanentRedirect and TemporaryRedirect
-  std::string resource;  ///< what the request was about, as the server saw it
+  std::string resource;  ///< the object of the request, as the server saw it
   std::string request_id;
 };
 

@@ -217,7 +217,7 @@ class branches_awaiter : public fork {
   Branches branches_;
 };
 
-// ---- what any_of() and all_of() take
+// ---- arguments of any_of() and all_of()
 
 template <class>
 inline constexpr bool is_task = false;
@@ -228,7 +228,8 @@ inline constexpr bool is_task<task<T>> = true;
 template <class A>
 using awaited_value = decltype(std::declval<A>().awaited_by(std::declval<promise_base&>()).await_resume());
 
-/// A task that awaits `awaited`. A is an lvalue reference for what the caller keeps: a spawned task, a next().
+/// A task that awaits `awaited`. A is an lvalue reference for an object that the caller keeps: a spawned task, a
+/// next().
 template <class T, class A>
 task<T> awaiting(A awaited) {
   co_return co_await static_cast<A&&>(awaited);

@@ -22,12 +22,12 @@ std::string_view other_compression(std::string_view head) noexcept;
 /// nothing: it is S3's form of an upload, which some stores keep by mistake.
 std::string content_coding(std::string_view encoding);
 
-/// The name of what begins so and is no archive: "XML or HTML, perhaps a server's error message", "gzip data", "text";
-/// empty where it begins like nothing that is known.
+/// The name of the kind that begins so and is no archive: "XML or HTML, perhaps a server's error message", "gzip data",
+/// "text"; empty if it begins like nothing that is known.
 std::string other_kind(std::string_view head);
 
 /// ", but text: it begins with "Not Found"", to continue "not an archive"; `: it begins with "..."` for an unknown
-/// kind.
+/// kind. 24 bytes of it are shown.
 std::string not_but(std::string_view head);
 
 }  // namespace millrace::tar::detail

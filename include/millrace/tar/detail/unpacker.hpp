@@ -46,8 +46,8 @@ inline std::string archive_words(::archive* a) {
 }
 
 /// Lets `a` read this one compression or format and no other. A filter is appended, not supported: libarchive would ask
-/// its output for a further layer, again and again and inside the call that opens, where nothing bounds what a few
-/// hundred bytes become. The tar format is not among them: decompressed bytes are taken raw and walked by tar::reader.
+/// its output for a further layer, again and again and inside the call that opens, where nothing bounds the output of a
+/// few hundred bytes. The tar format is not among them: decompressed bytes are taken raw and walked by tar::reader.
 /// Returns false where libarchive lacks it (it would run a program).
 bool enable(::archive* a, format kind);
 
@@ -62,7 +62,7 @@ inline bool is_about_charset(std::string_view words) noexcept {
 inline bool is_zero(std::string_view text) noexcept { return text.find_first_not_of('\0') == std::string_view::npos; }
 
 /// The pieces fed to a library that wants one whole piece at a time and keeps looking at it until it asks for the next.
-/// Remembers a little of what went before, to look at what the library left unread at its end.
+/// Remembers a little of the earlier pieces, to look at the bytes that the library left unread at its end.
 class packed_input {
  public:
   /// Keeps `remembered` bytes of the pieces before the current one.
@@ -82,8 +82,8 @@ class packed_input {
   /// Bytes of the pieces before the current one.
   std::uint64_t before() const noexcept { return given_; }
 
-  /// The bytes given from offset `consumed` on. False when they are not all remembered: read that far ahead, what
-  /// follows can be nothing good.
+  /// The bytes given from offset `consumed` on. False when they are not all remembered: after reading that far ahead,
+  /// the rest cannot be sound.
   bool unread(std::uint64_t consumed, std::string& out) const { return look(consumed, SIZE_MAX, out); }
 
   /// `size` of the bytes given from offset `at` on, or as many as there are. False when they are not all remembered.
@@ -144,8 +144,8 @@ class gzip_decoder : public stream_decoder {
   ::z_stream state_ = {};
 };
 
-/// By zlib: what a server calls "deflate", which is RFC 1950 or, as many servers understood it, RFC 1951 alone. One
-/// stream: nothing says that several may follow each other.
+/// By zlib: the coding that a server calls "deflate", which is RFC 1950 or, as many servers understood it, RFC 1951
+/// alone. One stream: nothing says that several may follow each other.
 class deflate_decoder final : public gzip_decoder {
  public:
   deflate_decoder() noexcept : gzip_decoder(nullptr) {}
@@ -206,7 +206,7 @@ class zip_directory {
   static constexpr std::size_t record_bytes = 46;  // without name, extra field and comment
   static constexpr std::size_t end_bytes = 22;
 
-  std::string text_;  // a record that is not whole yet; at the end what follows the records
+  std::string text_;  // a record that is not whole yet; at the end, the bytes after the records
   std::uint64_t records_ = 0;
   bool ended_ = false;
 };
@@ -226,7 +226,7 @@ class unpacker {
     data,    ///< take_data() has decompressed bytes
     member,  ///< take_member() has a member
     done,    ///< the archive has ended; take_data() may have a rest
-    failed,  ///< see rethrow(), reason(), offset(); take_data() may have what came before
+    failed,  ///< see rethrow(), reason(), offset(); take_data() may have earlier data
   };
 
   /// `head`: the object's first bytes, of detect_bytes if it has as many. `windows`: of the objects unpacked beside it;
@@ -349,7 +349,7 @@ class unpacker {
   bool cancelled_ = false;
   const char* refused_ = nullptr;         // why give() has given no more
   std::string no_window_;                 // or this
-  std::uint64_t most_read_ = UINT64_MAX;  // where what the next header needs must have ended
+  std::uint64_t most_read_ = UINT64_MAX;  // end of the input that the next header may need
   std::uint64_t output_ = 0;
   std::string begin_;  // of the output, until its format is known
   writable_bytes slab_;

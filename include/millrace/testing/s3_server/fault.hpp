@@ -166,7 +166,7 @@ struct random_faults {
   std::uint64_t seed = 0;
   double probability = 0.1;  ///< of each request
   /// The most faults for the same question, so that retries get through; 0: no limit. Ranges with the same end are one
-  /// question here: a client may go on with what has come.
+  /// question here: a client may continue after the bytes received.
   std::uint64_t per_request = 2;
   bool silent = true;   ///< also broken answers that HTTP libraries report as success
   bool slow = false;    ///< also stalls and drips: for clients whose time-outs are short
@@ -218,7 +218,7 @@ class fault_plan {
     std::uint64_t seen_ = 0;
   };
   /// The question of a request, without date and signature. `resumable`: a range by its end alone, which stays the same
-  /// where a client goes on with what has come.
+  /// if a client continues after the bytes received.
   static std::string question(const request& r, bool resumable);
   static std::uint64_t hash(std::string_view text) noexcept;
 

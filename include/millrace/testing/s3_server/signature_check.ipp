@@ -19,8 +19,8 @@
 
 namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
-/// Refuses text that is not what SigV4's own encoding of its bytes would be: lower-case hexadecimal, a bare `+`, an
-/// escaped letter. S3 would encode it again before comparing; a signer that depends on that is one bug away from a 403.
+/// Refuses text that differs from SigV4's own encoding of its bytes: lower-case hexadecimal, a bare `+`, an escaped
+/// letter. S3 would encode it again before comparing; a signer that depends on that is one bug away from a 403.
 MILLRACE_INLINE void require_canonical(std::string_view text, bool keep_slash, const char* what) {
   const std::optional<std::string> decoded = percent_decode(text);
   if (!decoded || percent_encode(*decoded, keep_slash) != text) {

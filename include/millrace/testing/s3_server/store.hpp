@@ -197,7 +197,7 @@ class store {
   void abort_upload(const std::string& id, const std::string& bucket, const std::string& key);
   /// (key, id) of the open uploads of a bucket whose keys begin with `prefix`, in the order of the keys.
   std::vector<std::pair<std::string, std::string>> list_uploads(const std::string& bucket, const std::string& prefix);
-  /// Uploads neither completed nor aborted: what a client that cleans up leaves at 0.
+  /// Uploads neither completed nor aborted: 0 after a client that cleans up.
   std::size_t open_uploads() const {
     std::lock_guard lock(mutex_);
     return uploads_.size();

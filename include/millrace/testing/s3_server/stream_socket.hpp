@@ -40,8 +40,8 @@ namespace millrace::inline MILLRACE_ABI::s3_server {
 /// the loop of the coroutine that first waits on it and must be destroyed before that loop, on its thread. The system
 /// call is made at once and the kernel is asked to report readiness only when the call would block; it is then repeated
 /// by the loop, without resuming the coroutine, until it is done. Dropping an operation ends it: no memory of it is
-/// touched afterwards; what write_all() has handed to the kernel is sent, what a read had just taken is lost. Errors:
-/// io_error with the errno value.
+/// touched afterwards; bytes that write_all() has passed to the kernel are sent, bytes that a read had just taken are
+/// lost. Errors: io_error with the errno value.
 class stream_socket {
   class state;
 
@@ -70,7 +70,7 @@ class stream_socket {
   }
   /// Ends our side: the peer reads the end of the stream after the bytes written.
   void shutdown_write() noexcept { ::shutdown(fd(), SHUT_WR); }
-  /// Closing becomes a reset of the connection; what the peer has not acknowledged is dropped.
+  /// Closing becomes a reset of the connection; bytes that the peer has not acknowledged are dropped.
   void reset_on_close() noexcept {
     const linger now{1, 0};
     ::setsockopt(fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);

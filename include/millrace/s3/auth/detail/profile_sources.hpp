@@ -80,7 +80,7 @@ class profile_chain {
   }
 
   profile_base base = profile_base::keys;
-  std::string base_profile;  ///< where the base stands
+  std::string base_profile;  ///< name of the profile with the base
   credentials keys;
   role_request web_identity;
   sso_request sso;
@@ -545,7 +545,7 @@ class sso_token {
 
   std::string_view access() const noexcept { return part("accessToken"); }
   std::string_view text() const noexcept { return file_.text; }
-  /// True if it has what the service wants for a new one, and the registration of the client still stands.
+  /// True if it has the values that the service wants for a new one, and the registration of the client still stands.
   bool renewable(std::int64_t now) const {
     for (const char* name : {"refreshToken", "clientId", "clientSecret"}) {
       if (part(name).empty()) return false;
@@ -648,7 +648,7 @@ task<std::string> renew_sso_token(World& world, const settings& s, sso_request w
 
 /// The credentials of a role of IAM Identity Center, by the token that `aws sso login` has left in
 /// ~/.aws/sso/cache. Five minutes before its end it is renewed there, if it has a refresh token ([sso-session]). This
-/// never starts a login: without a valid token it throws and says what to run.
+/// never starts a login: without a valid token it throws and names the command to run.
 template <class World>
 task<credentials> sso_credentials(World& world, const settings& s, sso_request what) {
   const std::string remedy =

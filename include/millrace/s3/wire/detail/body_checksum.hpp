@@ -18,7 +18,7 @@
 
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
-/// A checksum that a store declares of an object, and what has been added up of the object's bytes so far.
+/// A checksum that a store declares of an object, and the sums of the object's bytes so far.
 ///
 /// Either of all bytes (FULL_OBJECT), or of an upload in parts (COMPOSITE, "...-7"): the checksum of the checksums of
 /// its parts. That needs to know where the parts end: cut_at(). A store that gives no number of an object whose ETag is
@@ -89,7 +89,7 @@ class body_checksum {
   static std::string decode(const std::string& text);
 
   void begin_run();
-  /// add() and matches(), without what the checksum may be of instead.
+  /// add() and matches(), without other algorithms that the checksum may be of.
   void add_alone(std::string_view data, const running_crc& crc);
   bool matches_alone();
   void add_run(std::string_view data, const running_crc& crc);

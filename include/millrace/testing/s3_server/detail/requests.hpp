@@ -92,7 +92,8 @@ class service {
   service(store& objects, const options& o, const server_clock& time)
       : store_(objects), options_(o), clock_(time), signatures_(o) {}
 
-  /// Finds bucket and key, verifies the signature and what its sender may do, before the body is read. Throws refusal.
+  /// Finds bucket and key, verifies the signature and the rights of its sender, before the body is read. Throws
+  /// refusal.
   caller admit(request& r) const;
 
   /// The answer to an admitted request whose body has been read. Throws refusal.
