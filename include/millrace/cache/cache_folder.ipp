@@ -125,7 +125,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
           for (std::size_t g = 0; g < disk_slots::grains && wrong.empty(); ++g) {
             if (!h.has(g)) continue;
             const std::size_t n = std::min<std::uint64_t>(grain, length - std::min<std::uint64_t>(length, g * grain));
-            std::size_t run = 0;  // read at once what lies together
+            std::size_t run = 0;  // neighbours are read at once
             if (g == 0 || !h.has(g - 1)) {
               while (g + run < disk_slots::grains && h.has(g + run)) ++run;
             }

@@ -71,15 +71,15 @@ class url_folders {
 /// another version of the same block are written anew.
 ///
 /// Once all slots are taken, a block is admitted only where a segment can be given away: one that no process uses, and
-/// that holds nothing of the folders (in URLs) that this one reads. Of several, the one unused for longest is given
-/// away. All that it held are misses from then on. A process uses a segment from the first block of it that it looks up
-/// to its end.
+/// that holds nothing of the folders (in URLs) that this one reads. If several qualify, the one unused for longest is
+/// given away. All that it held are misses from then on. A process uses a segment from the first block of it that it
+/// looks up to its end.
 ///
 /// A block is claimed by the process that fetches it, and a segment locked by those that use it; OFD locks make both
 /// free when that process ends, however it does.
 ///
-/// Concurrency: any threads and processes; a task runs on the event loop that awaits it. Lifetime: what the kernel
-/// still works on when a task is dropped keeps descriptor and memory; the object must outlive the task. Errors: open()
+/// Concurrency: any threads and processes; a task runs on the event loop that awaits it. Lifetime: operations under way
+/// in the kernel when a task is dropped keep descriptor and memory; the object must outlive the task. Errors: open()
 /// throws io_error, and configuration_error for a network file system; tasks give errno values.
 class disk_slots : public std::enable_shared_from_this<disk_slots> {
  public:
@@ -177,7 +177,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::size_t admitted = 0;  ///< blocks of which something was written
     std::size_t refused = 0;   ///< blocks that got no slot, were not written for an error, or are forgotten
     std::size_t given = 0;     ///< segments of older data whose slots are given to new
-    int error = 0;             ///< errno of what failed, or keeps_free
+    int error = 0;             ///< errno of the failure, or keeps_free
     const char* what = "";     ///< the operation that failed
   };
 
@@ -362,7 +362,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   std::uint64_t capacity_ = 0;  // slots
   std::uint64_t wanted_ = 0;
   std::uint64_t entries_ = 0;   // of the index, a power of two, and `window` more
-  std::uint64_t entries_at_ = 0;  // where they begin in the file
+  std::uint64_t entries_at_ = 0;  // their offset in the file
   std::uint64_t segment_slots_ = 0;
   owned_fd folder_, index_;
   std::shared_ptr<owned_fd> locks_;

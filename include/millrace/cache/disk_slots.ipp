@@ -41,7 +41,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 inline constexpr char cache_magic[8] = {'m', 'i', 'l', 'l', 'r', 'a', 'c', 'e'};
 inline constexpr std::uint32_t cache_format = 3;
-inline constexpr std::uint64_t cache_page = 4096;  // of headers, and what the index begins with
+inline constexpr std::uint64_t cache_page = 4096;  // of headers, and of the index's beginning
 inline constexpr std::uint64_t allocation_lock = std::uint64_t(1) << 62;  // claims lock the bytes below
 inline constexpr std::uint64_t segment_lock = std::uint64_t(1) << 62;     // of a segment's file
 inline constexpr std::size_t most_read = std::size_t(4) << 20;            // of blocks at once
@@ -192,7 +192,7 @@ struct disk_slots::index_head {
 struct disk_slots::slot_header {
   char magic[8];
   std::uint32_t format;
-  std::uint32_t crc;  // of what follows
+  std::uint32_t crc;  // of the bytes after it
   std::uint64_t high, low;
   std::uint64_t block;
   std::uint64_t total;  // of the object
@@ -959,7 +959,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     const block_part& p = parts[i];
     const auto& h = *reinterpret_cast<const slot_header*>(headers.data() + i * cache_page);
     const block_part& first = parts[runs[of].first];
-    const std::uint64_t to = (p.block - first.block) * block_bytes + p.end - first.begin;  // where it ends in the run
+    const std::uint64_t to = (p.block - first.block) * block_bytes + p.end - first.begin;  // its end in the run
     bool right = complete && got >= static_cast<std::int64_t>((to + grain_bytes - 1) / grain_bytes * grain_bytes) &&
                  whole(h);
     bool theirs = right && h.generation == p.index.at.generation && key_fits(h, wanted, p.block);

@@ -8,8 +8,8 @@
 #include <millrace/cuda/stream.hpp>
 #include <millrace/device/normalise_images.hpp>
 
-/// \file For .cu files: this is a kernel, for nvcc. For other compilers it is empty, except in tests, which define what
-/// nvcc has built in.
+/// \file For .cu files: this is a kernel, for nvcc. For other compilers it is empty, except in tests, which define
+/// nvcc's built-in names.
 
 #if defined(__CUDACC__) || defined(MILLRACE_KERNELS_ARE_FUNCTIONS)
 
@@ -50,7 +50,7 @@ MILLRACE_CUDA_DEFAULT_STREAM inline void normalise_images(const device_batch& b,
                        : to.type() == dtype::f16 ? reinterpret_cast<const void*>(&detail::normalise<dtype::f16>)
                                                  : reinterpret_cast<const void*>(&detail::normalise<dtype::bf16>);
   constexpr unsigned threads = 256;
-  constexpr std::int64_t highest = 65535;  // what a grid may be
+  constexpr std::int64_t highest = 65535;  // the maximum of a grid
   const std::int64_t across = (static_cast<std::int64_t>(w.height) * w.width + threads - 1) / threads;
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(w.images < highest ? w.images : highest));
   void* arguments[] = {&w};

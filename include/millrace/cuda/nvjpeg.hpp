@@ -63,7 +63,7 @@ class nvjpeg_library {
   nvjpeg_library(device on, nvjpegBackend_t backend) : on_(on) {
     const device_guard current(on);
     check(nvjpegCreateEx(backend, nullptr, nullptr, NVJPEG_FLAGS_DEFAULT, &handle_), "nvjpegCreateEx");
-    // Images differ in size: with whole pieces, what a state has is soon enough for all batches.
+    // Images differ in size: with whole pieces, a state's memory is soon enough for all batches.
     constexpr std::size_t piece = std::size_t(4) << 20;
     const nvjpegStatus_t on_gpu = nvjpegSetDeviceMemoryPadding(piece, handle_);
     const nvjpegStatus_t pinned = nvjpegSetPinnedMemoryPadding(piece, handle_);

@@ -29,7 +29,7 @@ struct resident_images_options {
 
 namespace detail {
 
-/// Pixels of images, and what copies them. All its work is on the one stream of the copies, so a copy from here comes
+/// Pixels of images, and the copies of them. All its work is on the one stream of the copies, so a copy from here comes
 /// after the one that brought the pixels. Any thread.
 class MILLRACE_CUDA_DEFAULT_STREAM image_store {
  public:
@@ -182,7 +182,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
 /// .tolerate_corruption, which cannot be seen in the bytes.
 ///
 /// Memory: of the GPU, or with .page_locked of the host, from where later epochs are copied without decoding and
-/// without staging. It is taken in blocks of 64 MiB, or of what .bytes allows, as images come: in the first epoch,
+/// without staging. It is taken in blocks of 64 MiB, or of .bytes if that is less, as images come: in the first epoch,
 /// never more than .bytes, which run_options::budget counts in both cases as it does slots. An image that does not fit
 /// is decoded in every epoch: one line in the runtime's log reports it, and kept() is the number of bytes. Images are
 /// kept until forget(), or until the last copy of this object is destroyed; a runtime has one copy until it ends. Both
@@ -194,7 +194,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
 template <std::derived_from<stream_device> Inner>
 class MILLRACE_CUDA_DEFAULT_STREAM resident_images : public Inner {
  public:
-  /// A slot's: of the device inside, and what its batch's images are known by.
+  /// A slot's state: that of the device inside, and the ids of its batch's images.
   struct decoding {
     typename millrace::detail::decoding_of<Inner>::type inner;
     detail::image_store::ids ids;

@@ -145,9 +145,9 @@ class arrays {
   const array* find(std::string_view name) const noexcept;
   /// True if one of them is in a mapped file.
   bool mapped() const noexcept;
-  /// A number that is another one, all but surely, where some of what the arrays contain is another: of each the first
-  /// and the last 64 KiB, and 4 KiB at sixteen places between. Never 0. Pages of a mapped one that cannot be read are
-  /// left out: that is an error of its rows.
+  /// A hash of the arrays' contents, of each the first and the last 64 KiB, and 4 KiB at sixteen places between: all
+  /// but surely another one if these differ. Never 0. Pages of a mapped one that cannot be read are left out: that is
+  /// an error of its rows.
   std::uint64_t contents() const;
   /// Reads the pages of rows that are in mapped files, where they are not in memory. `stretches`: the first row and the
   /// one after the last, of each stretch of neighbours. io_error, which names the file, where that fails.

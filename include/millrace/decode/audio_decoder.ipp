@@ -162,7 +162,7 @@ struct audio_decoder::workspace {
   std::unique_ptr<workspace> next;
 
   /// Up to `limit` frames after the `have` that are there; fewer where the recording ends. Returns how many there are
-  /// then. Memory grows with what comes, not with what a header says.
+  /// then. Memory grows with the frames read, not with the length in a header.
   std::size_t read_frames(SNDFILE* file, std::size_t channels, std::size_t have, std::size_t limit) {
     const std::size_t block = std::max<std::size_t>(1, (1 << 16) / channels);
     limit += have;

@@ -54,7 +54,7 @@ task<array> read_npy(const Store& store, std::string url) {
   return detail::read_npy_of(detail::storage_of(store), std::move(url));
 }
 
-/// A sample whose arrays are read: what decode_arrays() makes. Batches of them have a field for each array, under its
+/// A sample whose arrays are read: made by decode_arrays(). Batches of them have a field for each array, under its
 /// name, "label" (i64) where there is a field "cls", keys, and tags<origin>(). Arrays that have one name have one type
 /// and shape in all samples.
 class array_sample {
@@ -80,7 +80,7 @@ class array_sample {
 /// Lays the arrays out in a row of a batch.
 void collate(const array_sample& a, sample_writer& out);
 
-/// The arrays of a sample: what decode_arrays() does for each. Fields "npy" become the array "npy", "x.npy" become "x",
+/// The arrays of a sample: decode_arrays() calls it for each. Fields "npy" become the array "npy", "x.npy" become "x",
 /// "npz" those of the archive under their names, "cls" the label; all of these leave the sample, other fields stay in
 /// it. In a dataset of `arrays`, each field is the array of its name: a row, without a copy. With `names`, those arrays
 /// alone: the others are not looked at, and one that is not there is an error. Without, arrays of an archive that there

@@ -16,7 +16,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// A sample whose recording is decoded: what decode_audio() makes. Batches of them have the fields "audio" (f32 or i16;
+/// A sample whose recording is decoded: made by decode_audio(). Batches of them have the fields "audio" (f32 or i16;
 /// samples x frames, and x channels where audio_options::channels is not 1), "audio_lengths" (i64: how many frames were
 /// recorded), where audio_options::label names a field "label" (i64); keys, and tags<origin>(). Recordings of one
 /// length by the options (.seconds with .fill) make batches of one shape; others are padded to the longest of their
@@ -28,7 +28,7 @@ class audio_sample {
       : of(std::move(s)), sound(std::move(decoded)), label(number), how(std::move(options)) {}
 
   sample of;    ///< without the recording as it was read
-  audio sound;  ///< empty for what only fills up the last batch of an epoch
+  audio sound;  ///< empty for entries that only fill up the last batch of an epoch
   std::optional<std::int64_t> label;
   std::shared_ptr<const audio_options> how;  ///< it was made
 

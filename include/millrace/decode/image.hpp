@@ -20,7 +20,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// Formats of images that are known by their first bytes.
 enum class image_format : std::uint8_t { unknown, jpeg, png, webp };
 
-/// The format by content; what the data are called says nothing.
+/// The format by content, whatever the name of the data.
 constexpr image_format image_format_of(std::string_view data) noexcept {
   if (data.starts_with("\xff\xd8")) return image_format::jpeg;
   if (data.starts_with("\x89PNG\r\n\x1a\n")) return image_format::png;

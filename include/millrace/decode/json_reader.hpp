@@ -191,9 +191,9 @@ inline constexpr bool is_optional_v<std::optional<U>> = true;
 /// Members are bool, whole numbers (in range), float and double, std::string, std::vector of these, and std::optional
 /// of any, which may be missing or null; others must be there. A text is accepted as by Python's json.loads: one
 /// document and nothing after it, valid in every part, names compared after unescaping, the last of several members
-/// with one name counts. A UTF-8 byte order mark at the front is skipped. Skipped members may hold what json.loads
-/// accepts beyond RFC 8259 (NaN, Infinity, half of a surrogate pair, numbers of any size); members that you name may
-/// not. Objects and arrays nest at most 1024 deep.
+/// with one name counts. A UTF-8 byte order mark at the front is skipped. Skipped members may hold values that
+/// json.loads accepts beyond RFC 8259 (NaN, Infinity, half of a surrogate pair, numbers of any size); members that you
+/// name may not. Objects and arrays nest at most 1024 deep.
 ///
 /// Each thread uses its own parser, kept for reuse; copies share them. Throws decode_error, with the
 /// place `at`, for text that is no JSON object, and for members that are missing or anything else.

@@ -18,8 +18,8 @@ namespace millrace::inline MILLRACE_ABI {
 ///       out.write("label", p.label);
 ///     }
 ///
-/// `box` is what image_crop::box() gives, or image_box(0, 0, width, height). Copies the pixels. Throws decode_error for
-/// an image that has not three channels, or not as many bytes as it says, or of which the box is no part.
+/// `box` is the result of image_crop::box(), or image_box(0, 0, width, height). Copies the pixels. Throws decode_error
+/// for an image that has not three channels, or not as many bytes as it says, or of which the box is no part.
 void write_image(sample_writer& out, const char* name, const image& i, const image_box& box, bool flipped = false);
 
 /// Writes an image that is not decoded yet: to_device() does that, and b.field(name) has the pixels, which

@@ -54,7 +54,7 @@ struct batch_options {
   std::size_t bytes = 0;
   /// The pool that writes items into their batch (see batch()); must outlive the pipeline. None: the runtime's.
   pool_ref on = nullptr;
-  failure_policy failures = {};  ///< what happens to items that cannot be written into their batch
+  failure_policy failures = {};  ///< the treatment of items that cannot be written into their batch
 };
 
 namespace detail {

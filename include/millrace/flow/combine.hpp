@@ -22,8 +22,8 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// For stages that consume several sources: does for each what a pipe does. It gets a line in the stage table, and its
-/// declarations are joined to those of the others. Returns the generator.
+/// For stages that consume several sources: treats each source as a pipe does. It gets a line in the stage table, and
+/// its declarations are joined to those of the others. Returns the generator.
 template <class T>
 async_generator<T> joined(stream_description& all, stream<T> source) {
   stream_access::number(source);

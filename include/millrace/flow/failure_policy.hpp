@@ -35,8 +35,8 @@ enum class on_failure {
 /// stream. Failures are reported in the log: the first at once, later ones at most once a second, with their number.
 /// run_options::skipped is called for every item that is left out.
 ///
-/// With a policy and without, errors about data name their item: what a stage's function throws for an item with a
-/// member `from` (an origin), and perhaps `key`, gets these as its place where it has none. For other items,
+/// With a policy and without, errors about data name their item: an exception of a stage's function for an item with a
+/// member `from` (an origin), and perhaps `key`, gets these as its place if it has none. For other items,
 /// place_of(item), a function beside the type, returns an object that has these members. An exception that does not
 /// derive from millrace::error is nested in an item_error with that place, lack of memory in a std::bad_alloc; if the
 /// item has no place, they are not changed.

@@ -246,7 +246,7 @@ async_generator<U> flat_map_items(async_generator<T> source, F f, flat_map_optio
     if (detail::is_empty_entry(*item)) continue;  // nothing is made of it, and U has no place to keep
     place.note(*item);
     copies.begin(*item);
-    // The item lives until everything made of it has been yielded: what f returns may refer to it. Errors on the way
+    // The item lives until everything made of it has been yielded: the result of f may refer to it. Errors on the way
     // are errors about it. (Nothing is awaited or yielded where they are caught.)
     try {
       if constexpr (is_source_v<call_result_t<F&, T>>) {
@@ -335,7 +335,7 @@ class flat_map_stage : public detail::library_stage {
 ///
 /// `f` returns a generator, a stream or a range (a container by value is moved from, one by lvalue reference is
 /// copied). One inner generator is open at a time; it is dropped before the next item is asked for. The item lives as
-/// long as what `f` made of it. An exception of `f` or an inner generator ends the stream, as does one whose stages
+/// long as the result of `f`. An exception of `f` or an inner generator ends the stream, as does one whose stages
 /// declare to hold more than `.inner_bytes` (a configuration_error), if that is stated.
 ///
 /// The stage marks the items that `f` makes of a sample of epochs(), or of an item with a mark: a state says how many

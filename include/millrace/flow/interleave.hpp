@@ -126,7 +126,7 @@ class open_sources {
 };
 
 /// Applies the failure policy to the end of a source, `ended_with` null if it ended without an exception. Returns
-/// whether the stream continues; throws what the policy does not forgive.
+/// whether the stream continues; throws an exception that the policy does not forgive.
 inline bool continues(failures& bad, std::exception_ptr ended_with) {
   if (ended_with) return bad.forgive(std::move(ended_with), item_place());
   bad.succeeded();
@@ -247,12 +247,11 @@ class interleave_stage : public detail::library_stage {
 ///
 /// A generator is dropped when it has ended. Errors: an exception of a generator is thrown after the items that it gave
 /// before, in its turn, and stops all others. An exception of the stream of generators is thrown in the turn of the
-/// generator that is missing (in order of arrival: when the open ones have ended). `.failures` applies to what
-/// generators throw, and counts generators; an exception of the stream of generators always ends it.
-/// In order, items of two epochs do not mix, where they carry an epoch_mark: a generator that has come to the next
-/// epoch waits until all are there.
-/// A generator whose stages declare more than `.inner_bytes`, where that is stated, is a configuration_error in its
-/// turn. Dropping the stage drops everything. Throws configuration_error if `.width` or `.ahead` is 0.
+/// generator that is missing (in order of arrival: when the open ones have ended). `.failures` applies to exceptions of
+/// generators, and counts generators; an exception of the stream of generators always ends it. In order, items of two
+/// epochs do not mix, where they carry an epoch_mark: a generator that has come to the next epoch waits until all are
+/// there. A generator whose stages declare more than `.inner_bytes`, where that is stated, is a configuration_error in
+/// its turn. Dropping the stage drops everything. Throws configuration_error if `.width` or `.ahead` is 0.
 inline interleave_stage interleave(interleave_options options = {}) { return interleave_stage(options); }
 
 /// See merge().

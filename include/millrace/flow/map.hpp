@@ -187,7 +187,7 @@ map_stage<F> map(F f, failure_policy failures = {}) {
 
 namespace detail {
 
-/// Ends what an item holds now: the generator keeps the item itself until it makes the next one.
+/// Destroys the contents of an item now: the generator keeps the item itself until it makes the next one.
 template <class T>
 void let_go(T& item) {
   if constexpr (!std::is_trivially_copyable_v<T>) static_cast<void>(T(std::move(item)));
@@ -230,7 +230,7 @@ async_generator<T> filter_by_task(async_generator<T> source, F predicate) {
       wanted = static_cast<bool>(co_await std::move(answer));
     } catch (...) {
       detail::rethrow_placed(std::as_const(*item));
-    }  // what the task held, a copy of the item perhaps, is not held while the consumer works
+    }  // the task, and perhaps its copy of the item, is not held while the consumer works
     if (!wanted && !detail::leave_out(*item)) {
       detail::let_go(*item);
       continue;

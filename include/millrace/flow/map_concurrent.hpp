@@ -239,7 +239,7 @@ struct map_concurrent_options {
   millrace::order order = millrace::order::ordered;
   pool_ref on = nullptr;  ///< the pool for a plain function, which must outlive the pipeline; none: the runtime's
   std::size_t bytes = 256 * MiB;  ///< of the items worked on and the results waiting, for types with byte_size()
-  failure_policy failures = {};   ///< what happens to items for which the function throws
+  failure_policy failures = {};   ///< the treatment of items for which the function throws
 };
 
 namespace detail {

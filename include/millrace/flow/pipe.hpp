@@ -48,7 +48,7 @@ template <class T>
 struct awaited<task<T>> {
   using type = T;
 };
-/// The result of a function that may return a task: what the task returns.
+/// The value of a function that may return a task: the task's result.
 template <class F, class Arg>
 using mapped_t = typename awaited<call_result_t<F, Arg>>::type;
 
@@ -175,7 +175,7 @@ auto apply_stage(stream<T> source, Stage stage) {
 
 }  // namespace detail
 
-/// Two stages, one after the other: what `stage | stage` returns.
+/// Two stages, one after the other: the result of `stage | stage`.
 template <class First, class Second>
 class composed_stage : public detail::library_stage {
  public:

@@ -62,11 +62,11 @@ class rank_words {
   virtual std::vector<std::uint64_t> gather(std::vector<std::uint64_t> mine) const = 0;
 };
 
-/// The most that one stage holds at once: what stream::bounds() lists, to be checked against a memory budget before
+/// The most that one stage holds at once: listed by stream::bounds(), to be checked against a memory budget before
 /// anything runs.
 struct stage_bounds {
   const char* name;   ///< as in the stage table; lives as long as the pipeline
-  std::size_t items;  ///< waiting in the stage or worked on by it; not what the consumer has taken
+  std::size_t items;  ///< waiting in the stage or worked on by it; without those that the consumer has taken
   std::size_t bytes;  ///< of those items; 0 where their size cannot be known
 };
 
@@ -95,7 +95,7 @@ struct place_note {
   place_effect effect;
   const char* stage;
   std::uint64_t number;
-  const char* why;  // and what to write instead; null: nothing to say
+  const char* why;  // and the remedy; null: nothing to say
 };
 
 /// The declarations of a pipeline, beside its name: joined by pipes, stage after stage.
@@ -118,9 +118,9 @@ struct stream_access;
 
 }  // namespace detail
 
-/// A pipeline, or a part of one that begins with a source: what the sources and the stages of this library return, and
-/// what `|` makes. It is a generator of items, with the declarations of the pipeline: the name of its last stage, the
-/// most that its stages hold, and which rank's share of the data it is.
+/// A pipeline, or a part of one that begins with a source: returned by the sources and the stages of this library, and
+/// made by `|`. It is a generator of items, with the declarations of the pipeline: the name of its last stage, the most
+/// that its stages hold, and which rank's share of the data it is.
 ///
 /// A user's generator converts to a stream: as the left side of `|`, as an argument of run(), zip() and the like, and
 /// as the result of a function that returns a stream. A stage does not need to know streams: it is a coroutine from
@@ -146,9 +146,9 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
 
   explicit operator bool() const noexcept { return static_cast<bool>(generator_); }
 
-  /// Gives the last stage a line in the stage table, or renames it. `name` must be a literal or live as long
-  /// as the run, and so must `advice`: what run_stats::verdict() recommends when this stage waits for its own I/O. An
-  /// option of the stage, which is to be raised (".limit"), or what to do instead. Empty: nothing helps.
+  /// Gives the last stage a line in the stage table, or renames it. `name` must be a literal or live as long as the
+  /// run, and so must `advice`: recommended by run_stats::verdict() when this stage waits for its own I/O. An option of
+  /// the stage, which is to be raised (".limit"), or another remedy. Empty: nothing helps.
   stream named(const char* name, const char* advice) && {
     stream self = std::move(*this).named(name);
     promise(self).metrics().set_advice(advice);
@@ -194,7 +194,7 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   /// The ranks declared by of_ranks(); null if it was not called.
   const std::shared_ptr<const rank_words>& ranks() const noexcept { return about_.ranks; }
 
-  /// Declares what saves the source's state, for pipeline_run::state().
+  /// Declares the object that saves the source's state, for pipeline_run::state().
   stream positioned(std::shared_ptr<const stream_position> position) && {
     promise(*this);
     about_.position = std::move(position);
@@ -226,15 +226,15 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   /// The number declared by windowed() and counting(): of several, the sum. 0 if they were not called.
   std::uint32_t window() const noexcept { return about_.window; }
 
-  /// Declares what the last stage does with places. run() refuses a pipeline that begins with epochs() and breaks what
-  /// that promises: equally many batches on all ranks, and a state after each of them. `why` ends the sentence that
-  /// begins with the stage's name, says what to write instead, and is a literal.
+  /// Declares the effect of the last stage on places. run() refuses a pipeline that begins with epochs() and breaks its
+  /// guarantees: equally many batches on all ranks, and a state after each of them. `why` ends the sentence that begins
+  /// with the stage's name, names the remedy, and is a literal.
   stream declares(place_effect effect, std::uint64_t number = 0, const char* why = nullptr) && {
     about_.places.push_back(detail::place_note{effect, name_or("a stage"), number, why});
     return std::move(*this);
   }
 
-  /// Declares how many of the items are to make a batch: what batch() takes where it is given no number.
+  /// Declares how many of the items are to make a batch: the size of batch() without a number.
   stream batches_of(std::size_t items) && {
     about_.batch = items;
     return std::move(*this);
@@ -242,7 +242,7 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   /// The size declared last by batches_of(), here or in a stage before; 0 if it was not called.
   std::size_t declared_batch() const noexcept { return about_.batch; }
 
-  /// An estimate of what an epoch of the source costs, before anything is read: batches, requests, bytes, memory, in a
+  /// An estimate of the cost of an epoch of the source, before anything is read: batches, requests, bytes, memory, in a
   /// few lines for people. From epochs() of an index; empty for others. epoch_plan has the numbers, and prices;
   /// runtime::plan() adds the measurements of the stores.
   std::string plan() const {

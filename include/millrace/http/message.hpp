@@ -101,7 +101,7 @@ class body_options {
  public:
   /// When set, and the answer is as requested (206 to a range, 200 without one), the first piece continues after the
   /// bytes filled there, and if the exchange fails or is dropped before that piece is full, it is left there instead of
-  /// being read. The same applies to a 206 that has only the beginning of the range, which is an error without this:
+  /// being read. A 206 that has only the beginning of the range is treated likewise; without this it is an error, and
   /// read() throws short_answer. Must outlive the exchange.
   partial_body* resume = nullptr;
   std::optional<slab_pool> pool;

@@ -29,14 +29,14 @@ inline std::string check_word(std::string_view text) {
 }
 /// A state's text with its check word, and the version that has one.
 std::string with_check_word(std::string text);
-/// Throws configuration_error where the check word of a state is not that of `text`, what its members give without it.
+/// Throws configuration_error if the check word of a state is not that of `text`, the text of its members without it.
 /// States of version 1 have none.
 void check_state(const text::json_leaves& state, std::string text);
 }  // namespace detail
 
 /// The state of a training in the canonical order: one number, the position that all ranks together have reached in the
-/// epoch, and what determines the order, so that another order is refused. Written by pipeline_run::state(), read by
-/// epochs(). It does not depend on ranks and batches: any number of ranks can resume from it, unless
+/// epoch, and the values that determine the order, so that another order is refused. Written by pipeline_run::state(),
+/// read by epochs(). It does not depend on ranks and batches: any number of ranks can resume from it, unless
 /// `world_size` is not 0.
 class epoch_state {
  public:
@@ -56,7 +56,7 @@ class epoch_state {
   /// For a mix of data sets: its parts and weights, as a text. Left out of the text where there is one data set.
   std::string mix;
   /// Batches that were taken of the window of bucket_by_length() that begins here, or tokens of the documents that
-  /// pack() had from here, and what tells that window from others. Left out of the text where there are none.
+  /// pack() had from here, and the number that identifies that window. Left out of the text where there are none.
   std::uint64_t taken = 0;
   std::uint64_t window = 0;
   /// With several ranks after pack(): the rank that this state is for. Left out if it is for all.
@@ -78,9 +78,9 @@ class epoch_state {
   /// version.
   static epoch_state parse(std::string_view text);
 
-  /// Throws configuration_error, which names what differs, where a training with `now` as its beginning would not go on
-  /// with the order of this state. At the beginning of an epoch only the seed must be the same; of a mix, whose data
-  /// sets run on from epoch to epoch, everything.
+  /// Throws configuration_error, which names the difference, if a training with `now` as its beginning would not
+  /// continue the order of this state. At the beginning of an epoch only the seed must be the same; of a mix, whose
+  /// data sets run on from epoch to epoch, everything.
   void check(const epoch_state& now) const;
 
   friend bool operator==(const epoch_state&, const epoch_state&) = default;

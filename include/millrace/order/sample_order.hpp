@@ -67,8 +67,8 @@ inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes, std::
 /// one's, a slice may be shared by both; its samples have their homes as others do. A host's whole slices are put in
 /// random order, anew in each epoch, on a tape of its own, with the parts of shared slices at its end; the hosts' tapes
 /// stand one after the other. Track t is one of host t mod hosts, and so is position t. The order of the slices does
-/// not depend on the number of hosts: where that changes by a factor, host h of fewer has what neighbours had among
-/// more.
+/// not depend on the number of hosts: if that changes by a factor, each host of fewer has the slices of neighbours
+/// among more.
 ///
 /// So the position of a training in an epoch is one number, and a rank that owns some of the tracks (rank_share) reads
 /// each of them slice by slice. The whole definition: docs/design/order.md.
@@ -149,7 +149,7 @@ class sample_order {
   std::uint64_t quotient_;   // samples of every track
   std::uint64_t remainder_;  // of the first so many tracks: one more
   std::uint64_t hosts_;
-  std::uint64_t phase_;  // where the first slice is cut
+  std::uint64_t phase_;  // offset of the first cut
   std::uint64_t slice_key_;
   std::uint64_t tape_key_;
   permutation tape_;   // of one host
@@ -179,7 +179,7 @@ class track_cursor {
   std::uint64_t at_ = 0;  // in the track
   std::uint64_t left_;
   sample_order::placed_slice slice_;  // the one entered; of no length before the first
-  std::uint64_t shard_ = UINT64_MAX;  // where the sample before was
+  std::uint64_t shard_ = UINT64_MAX;  // the shard of the sample before
   permutation inside_;
   selected_entries selected_;
 };

@@ -20,8 +20,8 @@ class shuffle_quality {
   /// Distances of the samples between their places in the shards and in the order: the mean, divided by the number of
   /// samples.
   double displacement = 0;
-  /// How many others of the same shard a sample has in its step, all ranks together, divided by what a full shuffle
-  /// gives.
+  /// How many others of the same shard a sample has in its step, all ranks together, divided by the number in a full
+  /// shuffle.
   double mates_of_step = 0;
   /// Likewise in the batch of one rank.
   double mates_of_batch = 0;

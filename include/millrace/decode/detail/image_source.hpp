@@ -74,7 +74,7 @@ class image_source {
   bool plain_jpeg = false;    ///< see undecoded_image; whatever its orientation
   /// A fault of the data that cost no pixel; null: none, as far as they have been read. Valid until the next open().
   const char* oddity = nullptr;
-  const char* oddity_kind = nullptr;  ///< the same for all of a kind; constant
+  const char* oddity_kind = nullptr;  ///< equal for all of a kind; constant
 };
 
 /// Once for each kind.

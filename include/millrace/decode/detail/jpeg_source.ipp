@@ -86,7 +86,7 @@ MILLRACE_INLINE bool jpeg_source::loses_nothing(j_common_ptr s) noexcept {
       return d.Ah == 0;
     }
     default:
-      return false;  // missing, cut or contradictory data, and what later versions may warn of
+      return false;  // missing, cut or contradictory data, and warnings of later versions
   }
 }
 

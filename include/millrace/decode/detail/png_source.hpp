@@ -22,8 +22,8 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// convert("RGB") does it; of 16 bits the upper 8. Rows above those that are wanted are decoded, those below are not;
 /// of an interlaced image all are. An animation gives its default image.
 ///
-/// libspng is given the chunks that make the pixels and no other: texts, profiles and what else may stand before them
-/// cost no memory, whatever their number and size, and their faults are none of the image's.
+/// libspng is given the chunks that make the pixels and no other: texts, profiles and other chunks cost no memory,
+/// whatever their number and size, and their faults are none of the image's.
 class png_source final : public image_source {
  public:
   png_source() = default;

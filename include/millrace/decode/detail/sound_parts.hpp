@@ -85,7 +85,7 @@ class sound_parts {
  public:
   std::vector<sound_part> parts;     ///< one after the other they are the recording
   std::string fault;                 ///< the missing or damaged part; empty: none, as far as the format tells
-  const char* guess = nullptr;       ///< what could not be verified; null: nothing
+  const char* guess = nullptr;       ///< the part that could not be verified; null: none
 };
 
 sound_parts find_sound_parts(audio_kind kind, std::string_view file);

@@ -174,7 +174,7 @@ inline constexpr std::size_t most_sound_parts = 10000;
 /// How chunks stand in a file: name, size and body, one after the other.
 class chunk_format {
  public:
-  std::size_t first;          ///< where they begin
+  std::size_t first;          ///< offset of the first
   std::size_t name;           ///< how long a name is
   std::size_t size;           ///< how long a size is
   bool big_endian;
@@ -539,7 +539,7 @@ class mpeg_parts {
     if (first == none) {
       return fault(begun || at >= file_.size() ? "cut short" : "without a frame of MPEG audio, layer III");
     }
-    if (begun && begun->same_stream(*mpeg_frame::at(file_, first))) first = at;  // what follows that one is damaged
+    if (begun && begun->same_stream(*mpeg_frame::at(file_, first))) first = at;  // damage after that one
     if (first != at) out_.guess = "bytes before its first frame are no tag, and left out";
     at = first;
     while (at < file_.size() && out_.parts.size() <= most_sound_parts) {
@@ -589,7 +589,7 @@ class mpeg_parts {
       bytes_ = 0;
       head_.clear();
     } else if (at != end_) {
-      head_ += file_.substr(begin_, end_ - begin_);  // what stands between is left out
+      head_ += file_.substr(begin_, end_ - begin_);  // the bytes between are left out
       begin_ = at;
     }
     if (!header) ++count_;

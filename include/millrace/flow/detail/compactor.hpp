@@ -14,7 +14,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The item as it should be kept for long: what `compact_slices(item)` returns (see data/item.hpp), or else the item.
+/// The item as it should be kept for long: the result of `compact_slices(item)` (see data/item.hpp), or else the item.
 template <class T>
 T compacted(T&& item) {
   static_assert(!std::is_reference_v<T>);

@@ -18,8 +18,8 @@
 
 /// \file
 /// How stages work ahead of their consumer. A `pump` pulls the source in a task of its own, while the stage has room. A
-/// `window` counts what the stage holds; in a `delivery_window` an item counts until the consumer has taken it. The
-/// queue of buffer() is `read_ahead`. Other stages keep what the pump gives them in a form of their own:
+/// `window` counts the items that the stage holds; in a `delivery_window` an item counts until the consumer has taken
+/// it. The queue of buffer() is `read_ahead`. Other stages keep the items of the pump in a form of their own:
 /// map_concurrent() keeps running tasks, interleave() open sources, untar() and lines() objects being unpacked.
 
 namespace millrace::inline MILLRACE_ABI::detail {
@@ -61,7 +61,7 @@ class this_generator {
   }
 };
 
-/// Counts what a stage holds, in items and bytes, against its bound.
+/// Counts the items and bytes that a stage holds, against its bound.
 ///
 /// There is room for one more item while both bounds allow it. The size of the next item is not known before it comes,
 /// so room in bytes means room for the largest item so far: the bound in bytes is exceeded only by an item larger than
@@ -153,7 +153,7 @@ class delivery_window : public window {
 ///
 /// The pulling ends with the source, by stop(), or by an exception of the source or of take(). The source is then
 /// dropped at once. Destroying the pump stops it wherever it is. Declare it as the owner's last member, and the source
-/// before what the owner keeps of it: the pump goes first, the source last.
+/// before the items that the owner keeps of it: the pump goes first, the source last.
 template <class T, class Owner>
 class pump {
  public:
@@ -226,7 +226,7 @@ class read_ahead {
   bool has_item() const noexcept { return !queue_.empty(); }
   /// The source has ended; items may still be queued.
   bool ended() const noexcept { return pump_.ended(); }
-  /// After the last item: what the source threw. See pump.
+  /// After the last item: throws the exception of the source. See pump.
   void rethrow() { pump_.rethrow(); }
   std::exception_ptr take_error() noexcept { return pump_.take_error(); }
 
