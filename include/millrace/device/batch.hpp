@@ -112,9 +112,9 @@ class batch_field {
   dtype type() const noexcept { return type_; }
   /// The extents of one sample's part; where the tensor has no rows, of all of it.
   const shape& dims() const noexcept { return dims_; }
-  /// Whether each sample has a part of its own in the tensor.
+  /// True if each sample has a part of its own in the tensor.
   bool has_rows() const noexcept { return has_rows_; }
-  /// Whether the host has it, and not the device alone.
+  /// True if the host has it, and not the device alone.
   bool on_host() const noexcept { return on_host_; }
   /// Bytes of one sample's part; where the tensor has no rows, of all of it.
   std::size_t row_bytes() const;
@@ -132,7 +132,7 @@ class batch_field {
   bool on_host_ = true;
 };
 
-/// Where the tensors of a batch lie in its one piece of memory: field after field, each for all samples, each at a
+/// The places of a batch's tensors in its one piece of memory: field after field, each for all samples, each at a
 /// multiple of `alignment`; those without memory on the host after all others. Immutable; a copy is the same layout.
 class batch_layout {
  public:
@@ -158,7 +158,7 @@ class batch_layout {
     if (n == 0 || state_->bytes == 0) return 0;
     return state_->offsets[state_->last] + fields()[state_->last].bytes_for(n);
   }
-  /// Where field `i` begins, in bytes.
+  /// The offset of field `i`, in bytes.
   std::size_t offset(std::size_t i) const noexcept { return state_->offsets[i]; }
 
   /// The number of the field named `name`. Throws configuration_error that lists the fields there are.
@@ -194,8 +194,8 @@ class batch_layout {
 };
 
 namespace detail {
-/// Where a stage gets the memory for its batches: ordinary memory at first, page-locked memory once a later to_device()
-/// had to copy a batch. Any thread.
+/// Memory for a stage's batches: ordinary memory at first, page-locked memory once a later to_device() had to copy a
+/// batch. Any thread.
 class batch_memory {
  public:
   explicit batch_memory(slab_pool ordinary) : slabs_(std::move(ordinary)) {}
@@ -211,7 +211,7 @@ class batch_memory {
   bool page_locked_ = false;
 };
 
-/// What a batch consists of: shared by those that fill it and those that read it.
+/// The parts of a batch: shared by its writers and its readers.
 struct batch_parts {
   batch_parts(const batch_layout& l, writable_bytes m, bool p, std::shared_ptr<batch_memory> of = nullptr);
   batch_layout layout;
@@ -244,7 +244,7 @@ class host_batch {
   /// How many samples there are; at most layout().samples().
   std::size_t size() const noexcept { return parts_ == nullptr ? 0 : parts_->size; }
   const batch_layout& layout() const noexcept { return parts_->layout; }
-  /// Whether the memory is page-locked, so that a device copies from it directly.
+  /// True if the memory is page-locked, so that a device copies from it directly.
   bool pinned() const noexcept { return parts_ != nullptr && parts_->pinned; }
   /// Copies the samples to page-locked memory, which must be large enough, and gives the memory so far back.
   void move_to(writable_bytes page_locked);
@@ -301,9 +301,9 @@ inline void set_mark(host_batch& b, const epoch_mark& mark) noexcept { b.set_mar
 ///     batch.release(stream);                                 // or let the batch go out of scope
 ///
 /// Memory: a slot of a small ring, at the same few addresses from batch to batch. It is written again only after
-/// everything that the streams given to wait() and release() had enqueued by the time of the release is done. Those
-/// streams must be alive at the release, and capture no graph: call these functions before and after the launch of
-/// one. Keys, tags and the host's copy of the tensors stay readable as long as the batch.
+/// everything that the streams given to wait() and release() had enqueued by the time of the release is done. The
+/// streams must be alive at the release, and capture no graph: call these functions before and after the launch of one.
+/// Keys, tags and the host's copy of the tensors stay readable as long as the batch.
 ///
 /// Misuse: to take the address of a field() (data(), as(), values(), to_dlpack()) while neither a stream nor the host
 /// has waited for the copy. In debug builds (without NDEBUG) release(stream) then throws usage_error; if the batch is
@@ -330,7 +330,7 @@ class device_batch {
   const batch_layout& layout() const { return host().layout(); }
   /// Bytes that were copied.
   std::size_t bytes() const { return host().bytes(); }
-  /// Where the memory is: "cuda:0", "host".
+  /// The device that has the memory: "cuda:0", "host".
   std::string device() const { return slot().device_name(); }
 
   /// A tensor of all samples in the device's memory; its outermost extent is size().
@@ -338,7 +338,7 @@ class device_batch {
     return layout().tensor(slot().memory(), i, size()).of_batch(slot().number());
   }
   tensor_view field(std::string_view name) const { return field(layout().find(name)); }
-  /// The same tensor as the host sent it, to be read only: labels for a metric, say.
+  /// That tensor as the host sent it, to be read only: labels for a metric, say.
   tensor_view host_field(std::size_t i) const { return host().field(i); }
   tensor_view host_field(std::string_view name) const { return host().field(name); }
   /// The keys of the samples; empty strings where none was given.
@@ -359,12 +359,12 @@ class device_batch {
   /// The position of the training after this batch; see host_batch::mark().
   epoch_mark mark() const { return host().mark(); }
 
-  /// What is enqueued on `stream` from now on starts after the copy. Does not block the host. May be called for several
-  /// streams. A null stream, here and below, is the default stream of the batch's device, whichever is current. Throws
-  /// configuration_error for a stream of another kind of device, for CUDA's default stream per thread (another one on
-  /// the next thread) and for a stream that captures a graph, and what the device throws.
+  /// Work that is enqueued on `stream` from now on starts after the copy. Does not block the host. May be called for
+  /// several streams. A null stream, here and below, is the default stream of the batch's device, whichever is current.
+  /// Throws configuration_error for a stream of another kind of device, for CUDA's default stream per thread (another
+  /// one on the next thread) and for a stream that captures a graph, and what the device throws.
   void wait(stream_ref stream) { slot().wait(stream); }
-  /// Whether the copy is done; never blocks.
+  /// True if the copy is done; never blocks.
   bool ready() const { return slot().ready(); }
   /// Blocks the calling thread until the copy is done: for host_device and for debugging.
   void synchronize() const { slot().synchronize(); }

@@ -88,7 +88,7 @@ class seal_rows_stage : public library_stage {
 
 }  // namespace detail
 
-/// What batch(samples) is for such items; found by it beside them. Each is written straight to its row, on the pool
+/// Called by batch(samples) for such items; found beside them. Each is written straight to its row, on the pool
 /// `options.on`, else the runtime's; items keep their order. The batches lie where to_device(), if it comes next,
 /// copies them from: in page-locked memory of its device, but for the first two or three, which it has to copy there.
 /// Bound: twice as many items as the pool has threads, and the batches that these are of and one more, until the

@@ -43,14 +43,14 @@ class stream_ref {
   type_id kind_;
 };
 
-/// What `to_device` needs of an accelerator: memory on both sides, one queue of copies, events.
+/// The requirements of `to_device` on an accelerator: memory on both sides, one queue of copies, events.
 ///
 /// A device object is a cheap copyable handle (a copy is the same device and the same copy stream). It owns one
 /// *copy stream*: the copies of copy_to_device() and the marks of record() run on it one after another, later, in
 /// order. An `event_type` marks a place in a stream; recording it again moves the mark. Events are movable, made by
 /// make_event(), and may be destroyed while pending. All calls may come from several threads at once, as long as one
 /// event is not recorded by two of them at once. No call but synchronize() waits for the device (freeing may, on some:
-/// see free_device()). What can fail throws an `error`; freeing never does.
+/// see free_device()). Functions that can fail throw an `error`; freeing never does.
 ///
 /// - allocate_pinned(n) / free_pinned(p, n): host memory that the device reads directly while a copy is pending.
 /// - allocate_device(n) / free_device(p, n): memory of the device, aligned to 256 bytes at least. The caller frees
@@ -106,7 +106,7 @@ struct host_stream_tag {};
 /// The one stream there is without an accelerator.
 inline constexpr host_stream_tag* host_stream = nullptr;
 
-/// The same pipeline on a machine without an accelerator: batches end in ordinary host memory.
+/// A device for the same pipeline on a machine without an accelerator: batches end in ordinary host memory.
 ///
 /// "Device" memory is separate host memory: a copy is a real copy, done before copy_to_device() returns (about 10 GB/s
 /// on the calling thread), never an alias of the staging memory. So a batch that the program writes into never changes

@@ -49,10 +49,10 @@ inline dlpack_tensor to_dlpack(std::shared_ptr<const host_batch> batch, std::str
   return to_dlpack(t, "host", std::move(batch));
 }
 
-/// The same for a batch in a device's memory. Give the stream on which the other library works to its wait() first:
-/// what that stream is given from then on starts after the copy. When the last tensor of the batch is dropped, the slot
-/// is released after the work that is then enqueued on the streams that waited; those must still exist, and the batch
-/// must not be in use at that moment. Do not release() it before. The labels as the host sent them:
+/// A field of a batch in a device's memory. Give the stream on which the other library works to its wait() first: what
+/// that stream is given from then on starts after the copy. When the last tensor of the batch is dropped, the slot is
+/// released after the work that is then enqueued on the streams that waited; those must still exist, and the batch must
+/// not be in use at that moment. Do not release() it before. The labels as the host sent them:
 /// `to_dlpack(b->host_field("label"), "host", b)`.
 inline dlpack_tensor to_dlpack(std::shared_ptr<const device_batch> batch, std::string_view field) {
   if (batch == nullptr || !*batch) detail::misused("to_dlpack() was given no batch");

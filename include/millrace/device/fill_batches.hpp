@@ -26,7 +26,7 @@ struct fill_batches_options {
   std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
   std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
   last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped
-  /// What happens to items for which the function throws: skip leaves them out, or, for samples of epochs() with an
+  /// The treatment of items for which the function throws: skip leaves them out, or, for samples of epochs() with an
   /// index or after equal_batches::fill(), replaces them by zeros of weight 0.
   failure_policy failures = {};
   /// Rows are cleared before the function, which costs half of a copy of the row. False: the function must write every
@@ -106,7 +106,7 @@ async_generator<placed<T>> place_items(async_generator<T> source, batch_pool poo
   }
 }
 
-/// Whether items that fail keep their rows, as those of epochs() must: then the stage that seals batches applies the
+/// True if items that fail keep their rows, as those of epochs() must: then the stage that seals batches applies the
 /// policy.
 template <class T>
 bool holds_places(const failure_policy& policy) noexcept {
@@ -158,7 +158,7 @@ class row_writer {
 };
 
 /// Items that a policy leaves out do not arrive: their batch is complete when the next batch begins, or at the end.
-/// Those that keep their rows arrive with their failure, and the policy is applied here.
+/// Items that keep their rows arrive with their failure, and the policy is applied here.
 template <class Rows, class Batch = host_batch>
 async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool, failure_policy policy,
                                     const char* name) {
@@ -225,7 +225,7 @@ class place_items_stage : public library_stage {
 
 }  // namespace detail
 
-/// What fill_batches() returns.
+/// Returned by fill_batches().
 template <class F>
 class fill_batches_stage : public detail::library_stage {
  public:
@@ -244,7 +244,7 @@ class fill_batches_stage : public detail::library_stage {
       return {};
     } else {
       const std::size_t samples = pool_.layout().samples();
-      // As map_concurrent() has it: a runtime's pool is not known yet.
+      // Like map_concurrent(): a runtime's pool is not known yet.
       const unsigned threads = options_.on != nullptr ? options_.on->threads() : cpu_pool::usable_cores();
       const std::size_t limit = options_.limit != 0 ? options_.limit : 2 * std::size_t(threads);
       const std::size_t batches = (limit + samples - 1) / samples + 1;
@@ -290,17 +290,17 @@ class fill_batches_stage : public detail::library_stage {
 ///     samples | fill_batches(pool, decode) | to_device(copies)
 ///
 /// So a decoded sample is written once, where the device copies it from. Items keep their order; item i goes to row i
-/// mod layout.samples(). `f(item, row)` gets a row of zeros: what it does not write stays zero (see `.clear_rows`). It
-/// runs on several threads at once and must be callable when const. When it returns a bool, false leaves the sample
-/// out, and its batch is smaller for it. A batch holds samples of one epoch, if they have marks (epoch_mark). For the
-/// padding of epochs() `f` is not called, and the row is zeros, of weight 0 (host_batch::weights(); a field that `f`
-/// sets to 1 is the device's mask). If an index or equal_batches::fill() gives samples positions, one that is left out,
-/// by false or by on_failure::skip, becomes such a row too: all ranks have equally many batches of equal size, also if
-/// no sample of one could be decoded. Bound: `limit` items, and limit / samples + 1 batches (rounded up) until the
-/// consumer takes them. Cancellation: dropping the generator removes jobs that no thread has begun; a job that has
-/// begun keeps its batch's memory. Errors: what `f` throws comes after the full batches before it; the batch in the
-/// making is dropped. Throws configuration_error for a layout without samples and, in the pipeline, where there is no
-/// pool (on a bare loop).
+/// mod layout.samples(). `f(item, row)` gets a row of zeros: values that it does not write stay zero (see
+/// `.clear_rows`). It runs on several threads at once and must be callable when const. When it returns a bool, false
+/// leaves the sample out, and its batch is smaller for it. A batch holds samples of one epoch, if they have marks
+/// (epoch_mark). For the padding of epochs() `f` is not called, and the row is zeros, of weight 0
+/// (host_batch::weights(); a field that `f` sets to 1 is the device's mask). If an index or equal_batches::fill() gives
+/// samples positions, one that is left out, by false or by on_failure::skip, becomes such a row too: all ranks have
+/// equally many batches of equal size, also if no sample of one could be decoded. Bound: `limit` items, and limit /
+/// samples + 1 batches (rounded up) until the consumer takes them. Cancellation: dropping the generator removes jobs
+/// that no thread has begun; a job that has begun keeps its batch's memory. Errors: an exception of `f` comes after the
+/// full batches before it; the batch in the making is dropped. Throws configuration_error for a layout without samples
+/// and, in the pipeline, if there is no pool (on a bare loop).
 template <class F>
 fill_batches_stage<F> fill_batches(const batch_pool& pool, F f, const fill_batches_options& options = {}) {
   return fill_batches_stage<F>(pool, std::move(f), options);

@@ -38,7 +38,7 @@ class undecoded_image {
   bool plain_jpeg = false;
   std::shared_ptr<const detail::host_image_decoder> on_host;  ///< decodes it on the host
 
-  /// Of its pixels.
+  /// Bytes of its pixels.
   std::size_t pixel_bytes() const noexcept {
     return static_cast<std::size_t>(height) * static_cast<std::size_t>(width) * 3;
   }

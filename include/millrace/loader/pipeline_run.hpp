@@ -51,7 +51,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// The declared bounds of a pipeline's stages, as a table: `budget_table(pipeline.bounds())`.
 std::string budget_table(const std::vector<stage_bounds>& bounds);
 
-/// What the bounds leave of `budget` bytes, for stages that have to grow; SIZE_MAX if `budget` is 0 (no budget).
+/// The rest of `budget` bytes beyond the bounds, for stages that have to grow; SIZE_MAX if `budget` is 0 (no budget).
 /// Throws configuration_error, which lists the bounds, if they do not fit, or if a stage that works ahead states no
 /// bound in bytes.
 std::size_t check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget);
@@ -208,8 +208,8 @@ class pipeline_run {
   }
 
   /// Ends the run after the item that next() has given last: next() and loops return the end from then on, also a call
-  /// that waits now, and state() is the one after that item. What is in flight is cancelled. What was made ahead is
-  /// dropped and comes again after a resume, and so does an error after it. Returns at once, and so do next() and
+  /// that waits now, and state() is the one after that item. Operations in flight are cancelled. Items made ahead are
+  /// dropped and come again after a resume, and so does an error after it. Returns at once, and so do next() and
   /// state(): what the program's functions do on other threads, and copies to a device, are waited for when the run is
   /// dropped.
   ///
@@ -237,9 +237,9 @@ class pipeline_run {
     if (!told) detail::misused("stop_when() was given an empty task");
     state_->stops.add(std::move(told));
   }
-  /// Whether a stop was asked for, by stop(), a signal or stop_when(). Any thread.
+  /// True if a stop was asked for, by stop(), a signal or stop_when(). Any thread.
   bool stop_asked() const noexcept { return state_ != nullptr && state_->wanted.load(std::memory_order_acquire); }
-  /// Whether next() has returned the end because the run was stopped, and not because the pipeline has ended: there may
+  /// True if next() has returned the end because the run was stopped, and not because the pipeline has ended: there may
   /// be more, and state() leads to it. Any thread.
   bool stopped() const noexcept { return state_ != nullptr && state_->stopped.load(std::memory_order_acquire); }
   /// How many items next() and loops have given since the run began. Any thread.

@@ -53,12 +53,12 @@ class tf_example {
  public:
   tf_example() = default;
   /// With `names`, only features and lists of these names are read; one that is not there is not an error here. `at`
-  /// is what errors name. Throws decode_error, which names the byte of the record, for what is no such message.
+  /// is what errors name. Throws decode_error, which names the byte of the record, if it is no such message.
   explicit tf_example(const bytes& record, where at = where(), const std::vector<std::string>& names = {});
 
-  /// Sorted by the bytes of their names, each name once. Of a tf.SequenceExample: those of its context.
+  /// Sorted by the bytes of their names, each name once. A tf.SequenceExample has those of its context.
   const std::vector<tf_feature>& features() const noexcept { return features_; }
-  /// Of a tf.SequenceExample, sorted in the same way; of a tf.Example there are none.
+  /// The feature lists of a tf.SequenceExample, sorted in the same way; a tf.Example has none.
   const std::vector<tf_feature_list>& lists() const noexcept { return lists_; }
 
   /// Null where there is none of this name. Valid as long as the example.
@@ -107,7 +107,7 @@ class tf_kinds {
 /// - integers: one field, the values as decimal text with a blank between them, as a field "cls" has a label.
 /// - floats: one field, the values as little-endian float32, one after the other.
 ///
-/// A feature without a list, and a list of no byte strings, is no field. Of a tf.SequenceExample the context's features
+/// A feature without a list, and a list of no byte strings, is no field. In a tf.SequenceExample the context's features
 /// come first; each feature list is then written as one feature that has the values of all steps, integers with a line
 /// feed between two steps.
 ///

@@ -126,7 +126,7 @@ class judge_documents_stage : public library_stage {
 
 }  // namespace detail
 
-/// What tokens() returns.
+/// Returned by tokens().
 template <class F>
 class tokens_stage : public detail::library_stage {
  public:

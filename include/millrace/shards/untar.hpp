@@ -28,22 +28,23 @@ MILLRACE_COROUTINE async_generator<member> untar_members(async_generator<chunk> 
 /// Members keep the order of the objects. A Content-Encoding of the store is unpacked like compression of the object's
 /// own, one layer in all; `br`, `compress` and others that are not known here are refused by that name.
 ///
-/// Bound: of plain tars, what is walked; from the first compressed object on `unpack.bytes` of pieces that wait
-/// (declared only where it is stated: see there), and for each object that is unpacked 4 MiB and a piece of its input.
+/// Bound: of plain tars, the piece that is walked; from the first compressed object on `unpack.bytes` of pieces that
+/// wait (declared only if it is stated: see there), and for each object that is unpacked 4 MiB and a piece of its
+/// input.
 ///
 /// A broken header of a plain tar may be a bit that was damaged on the way: the piece is read once more from there,
 /// over another connection, and the walk continues; if it is broken again, the error says whether the bytes were the
-/// same. The same applies to the first piece of an object that is no archive. Compressed archives, zip and cpio are not
+/// same. The first piece of an object that is no archive is read again, too. Compressed archives, zip and cpio are not
 /// read again: their checksums come after data that has been delivered (an object of one part is compared with the
 /// store's checksum before it is delivered).
 ///
 /// Directories, links and devices are skipped. A broken or truncated archive is an archive_error with object and byte
 /// offset, after every complete member before it, whose number it says, as does an error of fetching; so is an empty
 /// object, unless options.members.allow_empty. Damage inside compressed data may be found only at its checksum, which
-/// follows the data (for gzip at the end of the object): what was delivered before the error may be wrong then. What is
-/// unusual about an archive but no error (no end-of-archive block, as after truncation between two members) is logged,
-/// with the object: for each of the first five, then as a number when the stage ends; not with
-/// `.members = {.report = false}`.
+/// follows the data (for gzip at the end of the object): data delivered before the error may be wrong then. An unusual
+/// property of an archive that is no error (no end-of-archive block, as after truncation between two members) is
+/// logged, with the object: for each of the first five, then as a number when the stage ends; not with `.members =
+/// {.report = false}`.
 MILLRACE_COROUTINE inline auto untar(tar::archive_options options = {}, unpack_options unpack = {}) {
   return [options, place = detail::unpack_place(unpack)](async_generator<chunk> in) {
     return place.bound(stream<member>(detail::untar_members(std::move(in), options, place)).named("untar"),

@@ -28,17 +28,16 @@ class index_set;
 
 /// See dataset. An aggregate with texts: under g++ 12 write it in a statement without co_await.
 struct dataset_options {
-  /// Where the index of the shards is kept: the path of a file, or a URL of the shards' store. Empty: there is no
-  /// index, and the shards are read whole.
+  /// The index of the shards: the path of a file, or a URL of the shards' store. Empty: there is no index, and the
+  /// shards are read whole.
   std::string index = {};
-  /// Whether the first run makes the file `index` if it does not exist. If not, that is an error; an object of a store
-  /// is never made (millrace-index writes it).
+  /// The first run makes the file `index` if it does not exist. False: that is an error; an object of a store is never
+  /// made (millrace-index writes it).
   bool make_index = true;
-  /// What the samples are in the store. All but tar need an index; of objects, classes and folders the prefix is
-  /// a folder, which ends in a slash. A sample_format, or what the function of another format returns, as mds().
+  /// The format of the samples in the store. All but tar need an index; of objects, classes and folders the prefix is a
+  /// folder, which ends in a slash. A sample_format, or the result of another format's function, as mds().
   dataset_format format = {};
-  /// What stands before the names of the index to make URLs of them. Empty: what is listed, up
-  /// to the last slash.
+  /// Put before the names of the index to make URLs of them. Empty: the prefix of the listing, up to the last slash.
   std::string prefix = {};
   /// order_options::slice; 0: default_slice() of the index and the number of ranks (of a mix:
   /// index_set::slice_in_mix()), and after a resume that of the state.
@@ -63,8 +62,8 @@ class dataset_state;
 class dataset_door;
 }  // namespace detail
 
-/// What a training is fed with: shards of samples in a store, objects that are samples (sample_format), or arrays. It
-/// says what the data is; epochs() says how to train on it.
+/// The data of a training: shards of samples in a store, objects that are samples (sample_format), or arrays. It says
+/// what the data is; epochs() says how to train on it.
 ///
 ///     mill::dataset train(s3, "s3://corpus/train/", {.index = "train.index"});
 ///     auto run = rt.run(mill::epochs(train, {.seed = 7, .epochs = 90, .batch = 256, .rank = mine}, saved)
@@ -79,9 +78,8 @@ class dataset_door;
 /// runs may use it, at once, too; a dataset made of a stream of shards is read by one run first.
 class dataset {
  public:
-  /// The shards whose URLs begin with `prefix`: "s3://corpus/train/". Of files(): a folder, with the folders in it, or
-  /// a pattern as in glob().
-  /// `store` is as in fetch(), and must be able to list (storage::list()).
+  /// The shards whose URLs begin with `prefix`: "s3://corpus/train/". For files(): a folder, with the folders in it, or
+  /// a pattern as in glob(). `store` is as in fetch(), and must be able to list (storage::list()).
   template <class Store>
   dataset(const Store& store, std::string prefix, dataset_options options = {})
       : dataset(detail::storage_of(store), std::move(prefix), std::move(options), 0) {}
@@ -89,7 +87,7 @@ class dataset {
   template <class Store>
   dataset(const Store& store, std::vector<shard> shards, dataset_options options = {})
       : dataset(detail::storage_of(store), std::move(shards), std::move(options), 0) {}
-  /// The same, read when the first run begins and kept: `mill::shards("s3://corpus/train-{000..099}.tar")`.
+  /// A stream of shards, read when the first run begins and kept: `mill::shards("s3://corpus/train-{000..099}.tar")`.
   template <class Store>
   dataset(const Store& store, stream<shard> shards, dataset_options options = {})
       : dataset(detail::storage_of(store), std::move(shards), std::move(options), 0) {}
@@ -108,11 +106,11 @@ class dataset {
   /// at once; a state is refused where names, types, shapes or the number of rows are others. The rows may contain
   /// something else (arrays::contents()): the log says so, and the training goes on in the same order.
   ///
-  /// Of arrays in memory nothing is read: .slice is 1, so the order is a full shuffle, and they count for no bound in
-  /// bytes. Where an array is mapped, the rows of a slice are read in on the runtime's pool, ahead of the consumer and
-  /// within epochs_options::bytes, before the first one is delivered: the loop does not wait for the disk, unless the
-  /// kernel has taken pages away again. On a loop without a pool it does. A page that cannot be read is an io_error of
-  /// that sample. Options but .slice are refused.
+  /// Arrays in memory are not read: .slice is 1, so the order is a full shuffle, and they count for no bound in bytes.
+  /// If an array is mapped, the rows of a slice are read in on the runtime's pool, ahead of the consumer and within
+  /// epochs_options::bytes, before the first one is delivered: the loop does not wait for the disk, unless the kernel
+  /// has taken pages away again. On a loop without a pool it does. A page that cannot be read is an io_error of that
+  /// sample. Options but .slice are refused.
   explicit dataset(const arrays& rows, dataset_options options = {});
   /// Several datasets, mixed in proportion to their weights:
   ///
@@ -143,31 +141,30 @@ class dataset {
   /// usage_error where samples() is not known, as before the first run of a dataset whose index does not exist yet, and
   /// for another format.
   std::vector<std::string> classes() const;
-  /// Whether the length of an epoch follows from an index, so that all ranks have equally many batches without asking
+  /// True if the length of an epoch follows from an index, so that all ranks have equally many batches without asking
   /// each other.
   bool exact() const noexcept;
-  /// Whether a state resumes on another number of ranks and with batches of another size, too, inside an epoch.
+  /// True if a state resumes on another number of ranks and with batches of another size, too, inside an epoch.
   bool elastic() const noexcept;
-  /// What an epoch costs, in a few lines for people: stream::plan() of epochs(). Empty where samples() is not known.
+  /// The cost of an epoch, in a few lines for people: stream::plan() of epochs(). Empty where samples() is not known.
   MILLRACE_COROUTINE std::string plan(const epochs_options& options = {}) const;
 
   // A part of the samples, or a draw of them. All of these need an index, and are the same training on any number of
-  // ranks, with states of the usual kind; a state is refused where other samples were chosen. They may be members of a
+  // ranks, with states of the usual kind; a state is refused if other samples were chosen. They may be members of a
   // mix, and a subset may be chosen from or weighed again. Samples are numbered from 0: shards in the order of their
   // names in the index, and in each in its own. Nothing is copied: the rows of the index are shared, and beside them a
-  // subset takes an eighth of a byte for each sample of it, weights 4.1 bytes. What is not chosen is not read, but for
-  // gaps of up to epochs_options::gap between samples that are; so a subset of neighbours costs what it holds, one that
-  // is spread thin a request a sample.
-  // Functions are called for every sample once when the index is known: here, in epochs(), or when the run begins.
-  // They must choose the same on every rank.
-  // configuration_error: for a dataset without an index and for a mix, here; for what does not fit the index or chooses
-  // nothing, once the index is known.
+  // subset takes an eighth of a byte for each sample of it, weights 4.1 bytes. Samples that are not chosen are not
+  // read, but for gaps of up to epochs_options::gap between samples that are; so a subset of neighbours costs the bytes
+  // of its samples, one that is spread thin a request a sample. Functions are called for every sample once when the
+  // index is known: here, in epochs(), or when the run begins. They must choose the same on every rank.
+  // configuration_error: for a dataset without an index and for a mix, here; for a choice that does not fit the index
+  // or is empty, once the index is known.
 
   /// Samples [begin, end).
   dataset subset(std::uint64_t begin, std::uint64_t end) const;
   /// The samples of a list, in any order; none twice.
   dataset subset(std::vector<std::uint64_t> samples) const;
-  /// Those for which `keep` returns true:
+  /// The samples for which `keep` returns true:
   ///
   ///     train.subset([](const mill::indexed_sample& s) { return s.bytes < 1'000'000; })
   template <std::predicate<const indexed_sample&> F>
@@ -186,7 +183,7 @@ class dataset {
   /// numbers of its own (origin::copy). Without, it comes once at most, with a chance in proportion to its weight;
   /// weights that would come to more than once count for once. sample_selection has the details.
   dataset weighted(std::vector<float> weights, weighted_options options = {}) const;
-  /// The same by a function that returns the weight of an indexed_sample.
+  /// Weighted by a function that returns the weight of an indexed_sample.
   template <std::invocable<const indexed_sample&> F>
   dataset weighted(F weight, weighted_options options = {}) const {
     return chosen(detail::sample_choice::kind::weights, options, std::move(weight));
@@ -194,7 +191,7 @@ class dataset {
   /// weighted(), so that all classes come equally often: each sample counts for 1 / the size of its class. `classes`
   /// has a number for each sample.
   dataset balanced(std::vector<std::uint32_t> classes, weighted_options options = {}) const;
-  /// The same by a function that returns the class of an indexed_sample:
+  /// Balanced by a function that returns the class of an indexed_sample:
   ///
   ///     train.balanced([&](const mill::indexed_sample& s) { return class_of.at(s.key_hash); })
   template <std::invocable<const indexed_sample&> F>
@@ -209,7 +206,7 @@ class dataset {
   dataset(std::shared_ptr<const storage> store, std::vector<shard> shards, dataset_options options, int);
   dataset(std::shared_ptr<const storage> store, stream<shard> shards, dataset_options options, int);
   dataset(std::shared_ptr<const storage> store, std::shared_ptr<const index_set> indexes, dataset_options options, int);
-  // Of a part of another one.
+  // A part of another dataset.
   dataset(const dataset& of, std::shared_ptr<const detail::sample_choice> choice);
   template <class F>
   dataset chosen(detail::sample_choice::kind is, weighted_options how, F f) const {
