@@ -36,7 +36,7 @@ class batch_row {
   /// before, unless the row was cleared. fill_batches() clears rows.
   tensor_view field(std::size_t i) const { return layout().row(parts_->memory.data(), i, index_); }
   tensor_view field(std::string_view name) const { return field(layout().find(name)); }
-  /// The same as elements. Throws configuration_error when T is not the field's type.
+  /// The elements of field(name). Throws configuration_error when T is not the field's type.
   template <class T>
   std::span<T> values(std::string_view name) const {
     return field(name).template values<T>();
@@ -102,7 +102,7 @@ class batch_builder {
   }
   /// Sets the mark of the batch, in place of the joined marks of its samples.
   void stand(const epoch_mark& mark) noexcept { parts_->mark = mark; }
-  /// Whether join() was called as often as there are rows.
+  /// True if join() was called as often as there are rows.
   bool complete() const noexcept { return parts_->joined == capacity(); }
 
   /// The batch of the rows that are done(), in their order. The others are left out, and the rows after them move up: a

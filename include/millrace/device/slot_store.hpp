@@ -34,7 +34,7 @@ class device_slot {
   virtual ~device_slot() = default;
 
   void* memory() const noexcept { return memory_; }
-  /// Of that memory, in bytes.
+  /// The size of that memory, in bytes.
   std::size_t size() const noexcept { return size_; }
 
   // ---- memory, for the pool and the cache
@@ -43,9 +43,9 @@ class device_slot {
   virtual void use_device(const void* on) noexcept = 0;
   /// Memory for a slot that has none. Throws what the device throws.
   virtual void allocate(std::size_t size) = 0;
-  /// Whether the device is done with the slot. Does not block. Throws what the device reports.
+  /// True if the device is done with the slot. Does not block. Throws what the device reports.
   virtual bool done() const = 0;
-  /// Whether the copy that was enqueued last is done, likewise.
+  /// True if the copy that was enqueued last is done, likewise.
   virtual bool copied() const = 0;
   /// Drops the host batch, once the device is done. The memory and the events stay for the next one.
   virtual void clear() noexcept = 0;
@@ -58,8 +58,8 @@ class device_slot {
 
   /// Enqueues the copy of `batch`, whose memory the device must be able to read until the copy is done.
   virtual void fill(host_batch batch) = 0;
-  /// Enqueues the decoding of the batch's images after its copy: by the device what it takes, on the host the others.
-  /// May take long; on any thread. Throws decode_error, which names the sample.
+  /// Enqueues the decoding of the batch's images after its copy: by the device as far as it takes them, on the host the
+  /// others. May take long; on any thread. Throws decode_error, which names the sample.
   virtual void decode() = 0;
 
   // ---- the batch's consumer, on any thread, from fill() until release()
@@ -93,7 +93,7 @@ class device_slot {
 /// The slots and the page-locked memory of one device that no pipeline uses now. Any thread.
 ///
 /// Slots that the device still uses are kept as well: the next stage takes them and waits for them, as it does for
-/// those that it has filled itself, instead of allocating others. Of each kind the two sizes that were used last are
+/// those that it has filled itself, instead of allocating others. The two sizes of each kind that were used last are
 /// kept (training and validation, say), so that layouts that change from epoch to epoch do not pile up.
 class slot_cache {
  public:
@@ -118,11 +118,11 @@ class slot_cache {
   /// Page-locked memory in slabs of `size` bytes; `or_more`: of more, if there are such.
   slab_pool pinned(std::size_t size, bool or_more = false);
 
-  /// Whether the device is done with everything that is kept. Does not wait.
+  /// True if the device is done with everything that is kept. Does not wait.
   bool idle() noexcept;
   /// Frees what no pipeline uses; waits for the device.
   void free() noexcept;
-  /// The same, and from now on nothing is kept: what comes back is freed, after the device is done with it.
+  /// Like free(), and from now on nothing is kept: a slot that comes back is freed, after the device is done with it.
   void close() noexcept;
 
  private:
@@ -156,7 +156,7 @@ class slot_store {
     for (const held& each : all_) each.kept->close();
   }
 
-  /// What is kept on `on`: one for all devices that are equal to it. Defined in detail/slots.hpp.
+  /// The slots kept on `on`: one cache for all devices that are equal to it. Defined in detail/slots.hpp.
   template <device D>
   std::shared_ptr<detail::slot_cache> of(const D& on);
 

@@ -32,7 +32,7 @@ class batch_stager {
   batch_stager(std::shared_ptr<slot_cache> memory, std::size_t samples, Collate how)
       : memory_(std::move(memory)), samples_(samples), how_(std::move(how)) {}
 
-  /// Whether it has to be copied or laid out, which is work for a pool.
+  /// True if the batch has to be copied or laid out, which is work for a pool.
   static bool computes(const host_batch& batch) noexcept {
     return !batch.pinned() && batch.bytes() != 0 && !copies_any_memory<D>;
   }
@@ -139,7 +139,7 @@ inline slot_store& slot_store_of(executor& ex) {
   return shared == nullptr ? ex.service<loop_slots>().store : *shared;
 }
 
-/// Decodes the images of a batch that was filled. Owns what it uses, as it may outlive the stage.
+/// Decodes the images of a batch that was filled. Owns all that it uses, as it may outlive the stage.
 template <class Batch>
 class decoding_job {
  public:
@@ -250,7 +250,7 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, D o
 
 }  // namespace detail
 
-/// What to_device() returns.
+/// Returned by to_device().
 template <device D, class Collate>
 class to_device_stage : public detail::library_stage {
  public:

@@ -19,24 +19,24 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// How many bytes `fetch` holds ahead at the moment: little at first, more as long as that spares its consumer waiting.
 ///
 /// A round is the time in which a window of bytes is delivered. After a round in which the consumer waited, the
-/// window doubles. That has paid when the consumer waits less for each byte of the round that follows. Where it does
-/// not, because the link, the store or this machine is the limit, the window rests for `rest` rounds: the memory that
-/// is added then is a fifth of what has been read. The first half of a window counts for nothing: connections are new,
-/// and no window shortens the wait for the first byte.
+/// window doubles. That has paid when the consumer waits less for each byte of the round that follows. If it does not,
+/// because the link, the store or this machine is the limit, the window rests for `rest` rounds: the memory that is
+/// added then is a fifth of the bytes read. The first half of a window counts for nothing: connections are new, and no
+/// window shortens the wait for the first byte.
 class read_window {
  public:
   static constexpr int rest = 4;
   /// Waiting is what takes more than this share of a round.
   static constexpr double noticed = 1.0 / 64;
-  /// A doubling has paid when the consumer waits at most this share of what it waited before. Half would be ideal.
+  /// A doubling has paid when the consumer waits at most this share of its wait before. Half would be ideal.
   static constexpr double paid = 0.7;
-  /// Where doublings are undone, a round lasts at least so long: what other programs take of this machine must not look
+  /// If doublings are undone, a round lasts at least so long: the use of this machine by other programs must not look
   /// like a doubling that paid.
   static constexpr duration least_round = std::chrono::milliseconds(50);
 
   /// From `least` bytes towards `most`.
   read_window(std::size_t least, std::size_t most) noexcept : bytes_(std::min(least, most)), most_(most) {}
-  /// The same where `kept` of these bytes are no reading ahead, and do not double. A doubling that has not paid is
+  /// With `kept` of these bytes for other uses than reading ahead, which do not double. A doubling that has not paid is
   /// undone. All of the first window counts for nothing: its memory may be touched for the first time.
   read_window(std::size_t kept, std::size_t least, std::size_t most) noexcept
       : bytes_(std::min(least, most)), most_(most), kept_(std::min(kept, bytes_)), undoes_(true) {}
@@ -75,7 +75,8 @@ class read_window {
 /// How much of its time a consumer has waited lately.
 class waiting_share {
  public:
-  /// An item was taken after a wait of `waited`, `since` the one before it. Whether waits are a quarter of the time.
+  /// An item was taken after a wait of `waited`, `since` the one before it. Returns true if waits are a quarter of the
+  /// time.
   bool waits(duration waited, duration since) noexcept {
     waited_ += waited;
     all_ += since;
@@ -112,8 +113,8 @@ struct fetch_options {
 
 namespace detail {
 
-/// Several fetch_chunks() of one loop that begin together and are consumed in turn. What one of them sees of the store
-/// the others know, too, and where reads are quick all together read ahead at first as one alone would.
+/// Several fetch_chunks() of one loop that begin together and are consumed in turn. They share their measurements of
+/// the store, and if reads are quick, all together read ahead at first as one alone would.
 class fetch_group {
  public:
   explicit fetch_group(std::size_t n) noexcept : readers(n) {}
@@ -123,9 +124,10 @@ class fetch_group {
     seen_ = true;
     if (first_byte > duration(0)) least_ = std::min(least_, first_byte);
   }
-  /// Whether any read has come.
+  /// True if any read has come.
   bool has_seen() const noexcept { return seen_; }
-  /// Whether a read is seen to take little time. The first ones wait for each other in this loop: the quickest tells.
+  /// True if reads have been seen to take little time. The first ones wait for each other in this loop: the quickest
+  /// tells.
   bool is_quick() const noexcept { return least_ < std::chrono::milliseconds(10); }
 
   const std::size_t readers;

@@ -60,7 +60,7 @@ class range_reader {
     return std::bit_ceil(std::max<std::size_t>(length, 64 * KiB));
   }
 
-  /// Where read() without a pool puts a range that takes slab_for() of so many bytes.
+  /// The pool of read() without a pool, for a range that takes slab_for() of so many bytes.
   slab_pool pool_of(runtime_parts& runtime, std::size_t slab_bytes);
 
   /// The error about a range of which too little came.
@@ -96,7 +96,7 @@ class range_reader {
   std::vector<slab_pool> pools_;  // one of each size that was needed; short slabs are cut from those of 8 MiB
 };
 
-/// Where the pieces of an object that fetch() reads come from, for a stage that finds one damaged.
+/// The source of the pieces of an object that fetch() reads, for a stage that finds one damaged.
 class chunk_source {
  public:
   chunk_source(range_reader reader, std::shared_ptr<const shard> object)
@@ -106,7 +106,7 @@ class chunk_source {
   void set_version(const std::string& etag) {
     if (etag_.empty()) etag_ = etag;
   }
-  /// As range_reader::read_again().
+  /// Like range_reader::read_again().
   MILLRACE_COROUTINE task<second_reading> read(std::uint64_t begin, bytes first, std::string why) const;
   /// Corrects the bytes from `begin` on. For the piece that was delivered last.
   void mend(std::uint64_t begin, bytes data) {
@@ -124,7 +124,7 @@ class chunk_source {
   std::vector<bytes> mended_;
 };
 
-/// What an error says, of whatever type.
+/// The text of an error, of whatever type.
 std::string text_of(const std::exception_ptr& e);
 /// Adds a note to an error of the library.
 void add_note(const std::exception_ptr& e, const std::string& note);

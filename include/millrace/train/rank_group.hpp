@@ -32,8 +32,9 @@ using gather_words = std::function<void(std::span<const std::uint64_t> mine, std
 class rank_setting {
  public:
   std::string name;         ///< the same on all ranks
-  std::uint64_t value = 0;  ///< what is compared
-  /// What the error shows in place of the number: of a digest, what it is the digest of. The last 256 bytes are shown.
+  std::uint64_t value = 0;  ///< the number that is compared
+  /// Shown by the error in place of the number: for a digest, the text that it is the digest of. The last 256 bytes are
+  /// shown.
   std::string text = {};
 };
 
@@ -46,7 +47,7 @@ class rank_board {
   virtual std::string shown() const = 0;
   /// Stores an object, also in place of one.
   virtual task<void> put(std::string name, std::string text) const = 0;
-  /// What an object holds; empty if there is none.
+  /// The contents of an object; empty if there is none.
   virtual task<std::string> get(std::string name) const = 0;
   /// The names that begin with `folder`. An object that was stored before is among them, one that was removed is not.
   virtual task<std::vector<std::string>> list(std::string folder) const = 0;
@@ -54,7 +55,7 @@ class rank_board {
   virtual task<void> remove(std::string name) const = 0;
 };
 
-/// Of a group by the store.
+/// Options of a group by the store.
 struct rank_group_options {
   /// How long a rank waits for the others, each time. Processes of one job may start minutes apart.
   duration timeout = std::chrono::minutes(10);
@@ -78,9 +79,9 @@ struct rank_group_options {
 /// second later; slower with many ranks). epochs() does it on the run's loop. The prefix is for one training at a time:
 /// beside its checkpoints, say. Names hold a random number of each process, so what an earlier start has left is never
 /// taken for an answer; the next start removes it. A rank that does not come is an error, after .timeout, which names
-/// it; a line in the log says after 30 s who is missing. Of two processes that give one index at most one trains: it is
-/// an error on all ranks, and on the process that came later: at once if both come in time, else in the next round (a
-/// comparison, a step of equal_batches) of the group that is complete. The store must show at once what was stored (S3
+/// it; a line in the log says after 30 s who is missing. If two processes give one index, at most one trains: it is an
+/// error on all ranks, and on the process that came later: at once if both come in time, else in the next round (a
+/// comparison, a step of equal_batches) of the group that is complete. The store must show stored objects at once (S3
 /// does).
 ///
 /// Copies are the same group. A group of one process asks nothing. Calls from several threads are allowed where the
@@ -104,23 +105,23 @@ class rank_group {
   /// Which process this is, of how many.
   const rank& process() const noexcept;
 
-  /// The same group, in which `processes` neighbours (0 to n-1, n to 2n-1, ...) take the same samples: those that share
-  /// one replica of the model, by tensor or pipeline parallelism. All of them still take part in comparisons.
-  /// configuration_error unless it divides the processes.
+  /// A group with these processes, in which `processes` neighbours (0 to n-1, n to 2n-1, ...) take the same samples:
+  /// those that share one replica of the model, by tensor or pipeline parallelism. All of them still take part in
+  /// comparisons. configuration_error unless it divides the processes.
   rank_group replicas(std::uint32_t processes) const;
-  /// The same, where neighbours are not those that share a replica: this process belongs to replica `index` of `of`.
+  /// For replicas that are not neighbours: this process belongs to replica `index` of `of`.
   rank_group replica(std::uint32_t index, std::uint32_t of) const;
 
   /// Collective: the words of all processes, in their order. Waits on the calling thread, so not for a loop's thread.
   /// `purpose` is a literal that must be the same on all: an error names a process that gathers something else.
   MILLRACE_COROUTINE std::vector<std::uint64_t> gather_now(std::vector<std::uint64_t> words,
                                                            const char* purpose = "words") const;
-  /// The same, by the store, on the loop that awaits it. Counts from the call on: all processes call in the same order
+  /// Gathers by the store, on the loop that awaits it. Counts from the call on: all processes call in the same order
   /// and may await in another. Dropping it gives up; the others wait for this process until their time is up.
   /// usage_error for a group by a function.
   MILLRACE_COROUTINE task<std::vector<std::uint64_t>> gather(std::vector<std::uint64_t> words,
                                                              const char* purpose = "words") const;
-  /// Whether gather() works: the group is by the store, or of one process.
+  /// True if gather() works: the group is by the store, or of one process.
   bool by_store() const noexcept;
 
   /// Collective: compares numbers of the program, with the same names on all ranks, in the same order. Throws a
@@ -134,7 +135,7 @@ class rank_group {
 };
 
 namespace detail {
-/// What epochs() gives to its stream, so that a run that is asked to stop does so on all ranks: stream::of_ranks().
+/// Given by epochs() to its stream, so that a run that is asked to stop does so on all ranks: stream::of_ranks().
 template <class = void>  // gather() names a coroutine, and is virtual: see MILLRACE_COROUTINE
 class basic_group_words final : public rank_words {
  public:
