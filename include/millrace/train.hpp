@@ -3,7 +3,7 @@
 #pragma once
 
 /// \file
-/// What a training with epochs includes: millrace.hpp, datasets, epochs(), equal batches and the comparison of ranks.
+/// The header of a training with epochs: millrace.hpp, datasets, epochs(), equal batches and the comparison of ranks.
 /// Apart from millrace.hpp because it takes the compiler half as long again, unless the bodies are compiled once
 /// (millrace::compiled).
 

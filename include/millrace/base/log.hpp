@@ -9,7 +9,7 @@
 #include <millrace/version.hpp>
 
 /// \file
-/// Where everything goes that the library says: one sink of the process, which a program may replace.
+/// The log: all messages of the library go to one sink of the process, which a program may replace.
 ///
 ///     mill::set_log([](void*, const mill::log_record& r) { my_log(to_text(r.level), r.text); });
 ///

@@ -82,8 +82,8 @@ MILLRACE_INLINE std::string dlpack_name_of(const DLDevice& device) {
   }
 }
 
-/// Throws unless the tensor lies dense and in C order. Where there is one element or none to a dimension, its stride
-/// does not matter.
+/// Throws unless the tensor lies dense and in C order. With one element or none in a dimension, its stride does not
+/// matter.
 MILLRACE_INLINE void check_order(const DLTensor& t, const shape& dims, std::size_t elements) {
   if (t.strides == nullptr || elements == 0) return;
   std::uint64_t dense = 1;

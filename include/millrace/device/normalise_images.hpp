@@ -126,7 +126,7 @@ struct normalise_options {
 /// The field is one of two kinds:
 /// - u8, samples x H x W x 3, what decode_images() makes unless told otherwise: then it has cropped and flipped.
 /// - ragged (sample_writer::ragged()): u8, the pixels of images of mixed sizes, with the fields FIELD_offsets, and
-///   FIELD_parts, which says for each what is cropped and flipped: written by write_image(). Padding rows become zeros.
+///   FIELD_parts, which has for each the crop and the flip: written by write_image(). Padding rows become zeros.
 ///
 /// A part that has the size of the result, with edges between pixels, is taken as it is: decode_images() gives the same
 /// to the bit. Any other is resized by a triangle that widens as the image shrinks (image_filter::bilinear, without

@@ -224,8 +224,8 @@ class pipeline_run {
     if (state_ != nullptr && state_->process.here()) state_->ask_to_stop();
   }
   /// Ends the run as stop() does, once next() has given `items` items in all since it began; now, if it has given as
-  /// many or more. Of several calls the lowest number counts. For ranks that agree on a step by means of their own: see
-  /// taken(). Any thread.
+  /// many or more. If there are several calls, the lowest number counts. For ranks that agree on a step by means of
+  /// their own: see taken(). Any thread.
   void stop_after(std::uint64_t items) noexcept {
     if (state_ != nullptr && state_->process.here()) state_->stop_after(items);
   }

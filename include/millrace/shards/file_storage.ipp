@@ -107,7 +107,7 @@ MILLRACE_COROUTINE_BODY async_generator<shard> detail::glob_files(std::string pa
   }
 }
 
-/// What a folder has, by the bytes of the names; without hidden files.
+/// The names in a folder, by their bytes; without hidden files.
 MILLRACE_INLINE std::vector<std::string> detail::names_in(const std::string& folder) {
   const auto by_bytes = [](const ::dirent** a, const ::dirent** b) { return std::strcmp((*a)->d_name, (*b)->d_name); };
   const auto shown = [](const ::dirent* e) { return e->d_name[0] != '.' ? 1 : 0; };

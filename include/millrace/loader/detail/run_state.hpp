@@ -95,7 +95,7 @@ class run_metrics {
     return sink_;
   }
 
-  /// Where the runtime's threads are: before the run begins.
+  /// Sets the placement of the runtime's threads: before the run begins.
   void placed_by(std::shared_ptr<const thread_placer> placer) noexcept { placer_ = std::move(placer); }
   void begin(std::int64_t now = monotonic_ns()) {
     static_cast<void>(sink());
@@ -116,8 +116,8 @@ class run_metrics {
   /// It got the end, or an error.
   void got_none(std::int64_t asked, std::int64_t now) noexcept;
 
-  /// What the run shares with others of its runtime; call before it begins. `loops`: how many, and whether the runtime
-  /// has chosen that.
+  /// Sets the objects that the run shares with others of its runtime; call before it begins. `loops`: how many, and
+  /// whether the runtime has chosen that.
   void share(std::shared_ptr<const store_hosts> hosts, std::shared_ptr<const http::detail::addresses> addresses,
              std::size_t loops, bool loops_by_cores) noexcept {
     hosts_ = std::move(hosts);
@@ -345,7 +345,7 @@ class blocking_queue {
   // ---- any thread
 
   /// From now on pop() gives items until it has given `items` in all, then the end; of several limits the lowest
-  /// counts. Whether it gives no more.
+  /// counts. Returns true if it gives no more.
   bool limit(std::uint64_t items) noexcept {
     {
       std::lock_guard lock(mutex_);
@@ -356,7 +356,7 @@ class blocking_queue {
     filled_.notify_all();
     return true;
   }
-  /// Whether items that were there, or might have come, are not given because of a limit.
+  /// True if items that were there, or might have come, are not given because of a limit.
   bool stopped() const noexcept {
     std::lock_guard lock(mutex_);
     return stopped_;

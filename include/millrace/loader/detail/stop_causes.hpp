@@ -33,7 +33,7 @@ class held_signals {
   int fd() const noexcept { return fd_; }
   /// The number of a signal that has come and was not taken before; 0: none. Any thread.
   MILLRACE_INLINE int take() noexcept;
-  /// The same, without taking it.
+  /// Like take(), but the signal is not taken.
   bool came() const noexcept { return came_->load(std::memory_order_relaxed) != 0; }
 
  private:
@@ -43,8 +43,8 @@ class held_signals {
   std::atomic<std::uint64_t>* came_ = nullptr;
 };
 
-/// What asks a run to stop, beside its program: signals, and tasks that end (pipeline_run::stop_when()). `ask(run)` is
-/// called when one does, on the loop's thread, and by poll().
+/// The causes that ask a run to stop, beside its program: signals, and tasks that end (pipeline_run::stop_when()).
+/// `ask(run)` is called when one does, on the loop's thread, and by poll().
 class stop_causes final : private fd_watch {
  public:
   using asked = void (*)(void* run) noexcept;
