@@ -29,7 +29,7 @@ namespace detail {
 /// with a duration of the program's, is made by these (tests/structure/check_structure.py).
 constexpr duration added(duration a, duration b) noexcept;
 constexpr time_point added(time_point t, duration d) noexcept;
-/// So many nanoseconds, at most the longest duration; 0 where it is less, or no number.
+/// So many nanoseconds, at most the longest duration; 0 if it is less, or no number.
 constexpr duration nanoseconds(double ns) noexcept;
 }  // namespace detail
 

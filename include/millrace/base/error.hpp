@@ -159,7 +159,7 @@ class error : public std::runtime_error {
     const where* given_later = notes_.place();
     return given_later != nullptr ? *given_later : at_;
   }
-  /// Bytes of the printable character at the start of `text`; 0 where there is none. Controls, and the characters that
+  /// Bytes of the printable character at the start of `text`; 0 if there is none. Controls, and the characters that
   /// reorder or hide text on a terminal, count as none.
   static std::size_t printable(std::string_view text) noexcept;
   static void append_escaped(std::string& out, std::string_view text);

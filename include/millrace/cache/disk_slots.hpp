@@ -190,7 +190,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// Takes blocks out of the index that a reading under a claim has found to be `wrong` there, if they are still.
   void not_there(const std::string& name, const std::vector<std::pair<std::uint64_t, std::uint32_t>>& wrong);
 
-  /// The size of an object, by the header of one of its blocks; nothing where that is not here.
+  /// The size of an object, by the header of one of its blocks; nothing if that is not here.
   MILLRACE_COROUTINE task<std::optional<std::uint64_t>> total_of(cached_version wanted, std::uint64_t block);
 
   /// The facts known about the bytes of a version.
@@ -323,7 +323,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   place mark_of(const std::string& name) const;
   static std::uint32_t tag_sum(const std::string& etag, bool with_crc);
   std::optional<found> find(const place& p, bool to_insert = false) const;
-  /// The entry of a block; nothing where the index has none.
+  /// The entry of a block; nothing if the index has none.
   std::optional<found> find_block(const place& p) const;
   bool put(std::uint64_t position, entry e) const noexcept;
   void take_out(const place& p, const std::uint32_t* generation = nullptr);

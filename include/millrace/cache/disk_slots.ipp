@@ -521,7 +521,7 @@ MILLRACE_INLINE disk_slots::place disk_slots::mark_of(const std::string& name) c
   return place_of(name, ~std::uint64_t(0));  // no object has that block
 }
 
-/// The entry of a key; or, with slot 0, the first that is free for it; nothing where none is. `to_insert`, under the
+/// The entry of a key; or, with slot 0, the first that is free for it; nothing if none is. `to_insert`, under the
 /// lock of allocation: one that is void, or a mark, is free where no other is.
 MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p, bool to_insert) const {
   entry all[window];

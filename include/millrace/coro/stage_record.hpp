@@ -148,7 +148,7 @@ class stage_record {
     std::int64_t items = 0;  ///< how many it has yielded
   };
   times since_mark() const noexcept;
-  /// Nanoseconds until mark() in which it was asked and did not wait for a stage before it; 0 where it was not called.
+  /// Nanoseconds until mark() in which it was asked and did not wait for a stage before it; 0 if it was not called.
   std::int64_t own_before_mark() const noexcept {
     return marked_asked_.load(std::memory_order_relaxed) - marked_starved_.load(std::memory_order_relaxed);
   }

@@ -123,7 +123,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
     const cudaMemcpyKind direction = with_.page_locked ? across : cudaMemcpyDeviceToDevice;
     check(cudaMemcpyAsync(to, from, n, direction, on_.copies().get()), "cudaMemcpyAsync");
   }
-  /// Null where there is none.
+  /// Null if there is none.
   std::uint8_t* room_for(std::size_t n) {
     constexpr std::size_t alignment = 256;
     n = (n + alignment - 1) / alignment * alignment;

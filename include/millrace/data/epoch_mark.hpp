@@ -137,7 +137,7 @@ T empty_entry(epoch_mark mark) {
   return empty;
 }
 
-/// Makes an item, or all of a batch, empty entries in the same places; false where it has no places, or cannot.
+/// Makes an item, or all of a batch, empty entries in the same places; false if it has no places, or cannot.
 template <class T>
 bool leave_out(T& item) {
   if constexpr (can_set_mark<T>) {

@@ -22,7 +22,7 @@ struct rank {
 };
 
 /// The number of machines that the processes are on, by the variables of their launcher: for epochs_options::hosts.
-/// configuration_error where that is not known, or not equally many are on each.
+/// configuration_error if that is not known, or not equally many are on each.
 std::uint64_t hosts_of(const rank& r);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class array {
 
   dtype type() const noexcept { return type_; }
   const shape& dims() const noexcept { return dims_; }
-  /// Aligned for its type; null where there are no elements.
+  /// Aligned for its type; null if there are no elements.
   const void* data() const noexcept { return data_.data(); }
   const bytes& memory() const noexcept { return data_; }
 
@@ -118,7 +118,7 @@ array parse_raw(const bytes& data, dtype type, const where& at = where());
 /// If a page cannot be read, the process gets SIGBUS: nothing may make the file shorter meanwhile. A dataset of such
 /// `arrays` reads the pages of a sample before it delivers it, on a pool, and reports that as an io_error.
 ///
-/// Throws io_error where the file cannot be opened or mapped, and decode_error, with the path, as parse_npy().
+/// Throws io_error if the file cannot be opened or mapped, and decode_error, with the path, as parse_npy().
 array map_npy(const std::string& path);
 /// Maps a file without a header, as ndarray.tofile() writes it: `map_raw("x.bin", dtype::f32, {60'000, 784})`,
 /// little-endian and row-major, from byte `offset` on. decode_error unless the file ends where the array does, and
@@ -141,7 +141,7 @@ class arrays {
   auto begin() const noexcept { return all_.begin(); }
   auto end() const noexcept { return all_.end(); }
   std::size_t size() const noexcept { return all_.size(); }
-  /// The array of that name; null where there is none.
+  /// The array of that name; null if there is none.
   const array* find(std::string_view name) const noexcept;
   /// True if one of them is in a mapped file.
   bool mapped() const noexcept;

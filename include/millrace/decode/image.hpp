@@ -28,7 +28,7 @@ constexpr image_format image_format_of(std::string_view data) noexcept {
   return image_format::unknown;
 }
 
-/// The name of a format of images that is not decoded; empty where the data begin like none.
+/// The name of a format of images that is not decoded; empty if the data begin like none.
 constexpr std::string_view other_image_format(std::string_view data) noexcept {
   using namespace std::string_view_literals;
   const std::string_view box = data.size() >= 12 ? data.substr(4, 8) : std::string_view();

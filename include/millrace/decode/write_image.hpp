@@ -24,7 +24,7 @@ void write_image(sample_writer& out, const char* name, const image& i, const ima
 
 /// Writes an image that is not decoded yet: to_device() does that, and b.field(name) has the pixels, which
 /// b.host_field(name) has not. The file stays in the memory that it is in, until the batch's slot is used again. One
-/// such field a batch. Throws decode_error where the box is no part of the image, or where there is none.
+/// such field a batch. Throws decode_error if the box is no part of the image, or if there is none.
 void write_image(sample_writer& out, const char* name, const undecoded_image& i, const image_box& box,
                  bool flipped = false);
 

@@ -171,7 +171,7 @@ class batch_layout {
     return tensor_view(static_cast<char*>(base) + offset(i), f.type(),
                        f.has_rows() ? f.dims().with_outer(static_cast<std::int64_t>(n)) : f.dims());
   }
-  /// Field `i` of sample `row`. usage_error where it has no rows.
+  /// Field `i` of sample `row`. usage_error if it has no rows.
   tensor_view row(void* base, std::size_t i, std::size_t row) const {
     if (!fields()[i].has_rows()) detail::misused("a field of a batch that is not made of rows was asked for one");
     return tensor_view(static_cast<char*>(base) + offset(i) + fields()[i].row_bytes() * row, fields()[i].type(),

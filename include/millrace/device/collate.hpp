@@ -345,7 +345,7 @@ host_batch write_rows(const std::vector<T>& items, const Collate& how, collated_
 
 }  // namespace detail
 
-/// The layout of batches of up to `samples` items like `item`. Throws configuration_error where it has padded or ragged
+/// The layout of batches of up to `samples` items like `item`. Throws configuration_error if it has padded or ragged
 /// fields: then each batch has a layout of its own.
 template <class T, class Collate = detail::collate_found>
 batch_layout layout_of(const T& item, std::size_t samples, const Collate& how = Collate()) {

@@ -143,7 +143,7 @@ MILLRACE_INLINE tensor_view from_dlpack(const dlpack_tensor& tensor, std::string
   const dtype type = detail::dtype_of_dlpack(t.dtype);
   shape dims;
   for (int i = 0; i < t.ndim; ++i) dims.push_back(t.shape[i]);
-  const std::size_t bytes = batch_field("tensor", type, dims).row_bytes();  // throws where they do not fit
+  const std::size_t bytes = batch_field("tensor", type, dims).row_bytes();  // throws if they do not fit
   detail::check_order(t, dims, bytes);
   if (bytes != 0 && t.data == nullptr) throw configuration_error("a DLPack tensor of " + dims.text() + " has no data");
   const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(t.data) + t.byte_offset;

@@ -150,7 +150,7 @@ inline batch_stage batch(std::size_t size, batch_options options = {}) {
   return batch_stage(size, options);
 }
 /// Makes batches of as many items as epochs_options::batch, or equal_batches, says: `mill::epochs(train, o) | decode |
-/// batch()`. Throws configuration_error where no stage before it says a size (stream::batches_of()).
+/// batch()`. Throws configuration_error if no stage before it says a size (stream::batches_of()).
 inline batch_stage batch(batch_options options = {}) { return batch_stage(0, options); }
 
 }  // namespace millrace

@@ -23,7 +23,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// For stages that get generators while they run: throws configuration_error where the stages of `inner` declare more
+/// For stages that get generators while they run: throws configuration_error if the stages of `inner` declare more
 /// than `stated` bytes together, or nothing that could be compared. 0: nothing was stated, so no budget counts on it.
 template <class T>
 void check_inner_bounds(const stream<T>& inner, std::size_t stated, const char* stage) {
@@ -96,7 +96,7 @@ class expanded_marks {
       left_out_ = sample.part.taken;
     }
   }
-  /// The mark of one more item, the sample's last or not; nothing where it came before a resume.
+  /// The mark of one more item, the sample's last or not; nothing if it came before a resume.
   std::optional<epoch_mark> next(bool last) {
     if (!*counted_later_) ++made_;
     if (left_out_ != 0) {

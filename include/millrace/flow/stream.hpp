@@ -67,7 +67,7 @@ class rank_words {
 struct stage_bounds {
   const char* name;   ///< as in the stage table; lives as long as the pipeline
   std::size_t items;  ///< waiting in the stage or worked on by it; without those that the consumer has taken
-  std::size_t bytes;  ///< of those items; 0 where their size cannot be known
+  std::size_t bytes;  ///< of those items; 0 if their size cannot be known
 };
 
 /// The effect of a stage on the places that epochs() gives its samples: see stream::declares().

@@ -69,7 +69,7 @@ class pool_job : public remote_node {
   bool done_ = false;
   bool crowded_ = false;  // it found all threads taken by jobs of other stages
   std::int64_t spent_ns_ = 0;
-  std::int64_t measured_ns_ = 0;  // 0 where it was not measured
+  std::int64_t measured_ns_ = 0;  // 0 if it was not measured
   std::int64_t slept_ns_ = 0;
   const char* stage_ = "";           // for a trace
   stage_record* record_ = nullptr;   // the executor's thread's, until it is charged or abandoned

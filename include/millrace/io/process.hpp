@@ -241,7 +241,7 @@ class process_result {
 /// are read; more, a time-out, or dropping the task kills the process and everything that it has started. The loop,
 /// which must be a real one, is never held up: the end is reported by the kernel (a pidfd; asked for by a timer before
 /// Linux 5.3), and nothing waits for a process that has been killed and has not ended yet. Any number may run at once.
-/// Throws io_error where it cannot be started, or is not done within `longest` (code() is ETIMEDOUT then).
+/// Throws io_error if it cannot be started, or is not done within `longest` (code() is ETIMEDOUT then).
 MILLRACE_COROUTINE task<process_result> run_process(std::string command, duration longest, std::size_t limit);
 
 }  // namespace millrace

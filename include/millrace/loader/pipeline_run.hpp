@@ -58,7 +58,7 @@ std::size_t check_budget(const std::vector<stage_bounds>& bounds, std::size_t bu
 
 namespace detail {
 /// Throws configuration_error, which names the stage and says what to write instead, where a stage breaks what epochs()
-/// promises to the ranks and to states. Returns why there is no state; null where there may be one.
+/// promises to the ranks and to states. Returns why there is no state; null if there may be one.
 const char* check_places(const std::vector<place_note>& notes, const std::optional<rank>& mine);
 
 /// How the ranks of a pipeline agree on the item after which they stop.
@@ -68,7 +68,7 @@ enum class stopping : unsigned char {
   alone,     ///< not: they take unequally many
 };
 stopping how_to_stop(const std::vector<place_note>& notes) noexcept;
-/// Logs, once in a process, that a signal stops this rank and not the others; nothing where there are none.
+/// Logs, once in a process, that a signal stops this rank and not the others; nothing if there are none.
 void log_stops_alone(runtime_parts& log, const std::optional<rank>& mine);
 
 /// Logs, once in a run, an epoch of which it has taken empty entries alone. The training thread's.

@@ -31,7 +31,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// alive; the last of them and the runtime joins the threads, so it must not be destroyed on one of them, and waits
 /// until devices are done with the slots of its runs, which the end of a run does not. Memory: slabs are kept at the
 /// largest number that was in use at once, for each size of part; of each device's slots and page-locked slabs those of
-/// the two sizes that were used last. Errors: io_error where no loop or thread can be made; a loop that has failed
+/// the two sizes that were used last. Errors: io_error if no loop or thread can be made; a loop that has failed
 /// fails its runs, and each run that is started there from then on; usage_error in a child of fork(), which has none of
 /// the parent's threads: there the runtime, its runs and loops can only be dropped, which leaks their memory, and the
 /// child makes its own runtime.

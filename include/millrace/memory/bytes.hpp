@@ -74,7 +74,7 @@ class bytes {
   const char* begin() const noexcept { return data_; }
   const char* end() const noexcept { return data_ + size_; }
 
-  /// The part [offset, offset + length), sharing the memory. usage_error where that is not inside.
+  /// The part [offset, offset + length), sharing the memory. usage_error if that is not inside.
   bytes slice(std::size_t offset, std::size_t length) const;
 
   /// Assigns whole.slice(offset, length). The reference count is not touched if this is a slice of the same memory

@@ -61,7 +61,7 @@ class tf_example {
   /// The feature lists of a tf.SequenceExample, sorted in the same way; a tf.Example has none.
   const std::vector<tf_feature_list>& lists() const noexcept { return lists_; }
 
-  /// Null where there is none of this name. Valid as long as the example.
+  /// Null if there is none of this name. Valid as long as the example.
   const tf_feature* find(std::string_view name) const noexcept;
   const tf_feature_list* find_list(std::string_view name) const noexcept;
   /// A decode_error, which names those that were read, where there is none of this name.
@@ -81,7 +81,7 @@ namespace detail {
 class tf_kinds {
  public:
   explicit tf_kinds(std::size_t names) : all_(names) {}
-  /// Throws decode_error where name `i`, which is `name`, is of another kind in another record. `kind::none` is of any.
+  /// Throws decode_error if name `i`, which is `name`, is of another kind in another record. `kind::none` is of any.
   void compare(std::size_t i, const std::string& name, tf_feature::kind is, const sample& s);
 
  private:

@@ -49,7 +49,7 @@ class census {
     pools_.emplace_back(pool, pool.live());
     return *this;
   }
-  /// Also counts the open descriptors of the process. Throws io_error where there is no /proc.
+  /// Also counts the open descriptors of the process. Throws io_error if there is no /proc.
   census& count_descriptors();
 
   /// "" if nothing is left; otherwise the rest, such as "2 frames, 1 timers, 1 descriptors (7: /tmp/x)".

@@ -61,11 +61,11 @@ class json_scan {
   const char* reason_ = "";
 };
 
-/// "extra data at byte 19 of the text": why `text` is not one JSON document; nothing where it is.
+/// "extra data at byte 19 of the text": why `text` is not one JSON document; nothing if it is.
 std::optional<std::string> json_fault(std::string_view text);
 
 /// The first escape in the raw text of a JSON string that is half of a surrogate pair without the other: "\ud83d".
-/// Empty where there is none.
+/// Empty if there is none.
 std::string_view lone_surrogate(std::string_view raw) noexcept;
 
 /// The kind of value in a text that json_fault() finds no fault in: "an object", "a number", ...

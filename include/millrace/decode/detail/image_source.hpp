@@ -14,7 +14,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The orientation, 1 to 8, that EXIF data (a TIFF header and its directory; CIPA DC-008) give an image, with the
 /// prefix "Exif\0\0" or without it. The number may be of any numeric type: cameras write SHORT, as the standard says,
-/// and programs LONG and others. 1 where the number is none of these, 0 where the data give none or are damaged.
+/// and programs LONG and others. 1 where the number is none of these, 0 if the data give none or are damaged.
 int exif_orientation(std::string_view data) noexcept;
 
 /// The orientation of an XMP packet (tiff:Orientation as an attribute or an element), which counts if EXIF gives none;
@@ -49,7 +49,7 @@ class image_source {
   image_source& operator=(const image_source&) = delete;
   virtual ~image_source() = default;
 
-  /// Reads the header. The data must stay until close(). `tolerant`: corrupt data are no error where the format has a
+  /// Reads the header. The data must stay until close(). `tolerant`: corrupt data are no error if the format has a
   /// way to go on.
   virtual void open(const bytes& data, bool tolerant) = 0;
   /// Begins to decode at 1/denominator of the size (only for sources with reduces()), for rows of that range at least,

@@ -26,7 +26,7 @@ class tiff_numbers {
     }
     return value;
   }
-  /// The first value of a directory's entry; 0 where it has none or is no number. Numbers below 0 and fractions come
+  /// The first value of a directory's entry; 0 if it has none or is no number. Numbers below 0 and fractions come
   /// out as no orientation.
   double value_of(std::size_t entry) const noexcept {
     const std::uint64_t type = at(entry + 2, 2);

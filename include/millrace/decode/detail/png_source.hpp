@@ -63,7 +63,7 @@ class png_source final : public image_source {
   };
 
   static std::uint32_t number(std::string_view text, std::size_t at) noexcept;
-  /// Throws where there is no whole chunk. `before`: the name of the one that stands there.
+  /// Throws if there is no whole chunk. `before`: the name of the one that stands there.
   static chunk chunk_at(std::string_view file, std::size_t at, std::string_view before);
   [[noreturn]] static void refuse(const std::string& why) { throw decode_error(std::string(header) + ": " + why); }
   static std::string named(const chunk& c) {

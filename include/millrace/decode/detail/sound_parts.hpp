@@ -57,7 +57,7 @@ class mpeg_header {
   /// ends; else 0.
   std::size_t frames_at = 0;
 
-  /// Nothing where the frame is sound.
+  /// Nothing if the frame is sound.
   static std::optional<mpeg_header> of(std::string_view file, std::size_t place, const mpeg_frame& frame) noexcept;
 };
 

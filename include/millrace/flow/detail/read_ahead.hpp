@@ -171,7 +171,7 @@ class pump {
     freed_.notify();
   }
   bool ended() const noexcept { return ended_; }
-  /// The exception that ended the source, once; null where it ended without one.
+  /// The exception that ended the source, once; null if it ended without one.
   std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
   /// Throws that, where there is one.
   void rethrow() {

@@ -20,7 +20,7 @@ struct numa_node {
 };
 
 /// The nodes that have CPUs, each with those in `mask`, from the files in `root`/sys/devices/system/node (`root` is ""
-/// for the real ones). Empty where these do not exist.
+/// for the real ones). Empty if these do not exist.
 std::vector<numa_node> numa_nodes(const std::string& root, const cpu_set_t& mask);
 
 /// The number of the node to which a device on the PCI bus is attached, by its address, "0000:3b:00.0", in upper or

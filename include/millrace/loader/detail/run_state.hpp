@@ -217,7 +217,7 @@ std::size_t prefetch_items(std::size_t prefetch) noexcept {
 /// A bounded queue from coroutines of one executor to one thread, which blocks while it is empty.
 ///
 /// Two threads that pass on item by item sleep and wake for each, which takes longer than a small item does. With
-/// capacity 0, where items are of 32 KiB at most, either side therefore wakes the other for several: the thread when
+/// capacity 0, if items are of 32 KiB at most, either side therefore wakes the other for several: the thread when
 /// it has taken half of them; the executor when it is full, or goes on to something else. A thread that waits wakes by
 /// itself after 0.2 ms, takes what there is, and where there is nothing is woken for the next one: so an item is late
 /// by that time at most, whatever the executor does meanwhile.

@@ -96,7 +96,7 @@ class epoll_set {
   /// descriptor that cannot be polled; EEXIST: it is registered with another tag) or std::bad_alloc, and registers
   /// nothing then.
   void set(int fd, unsigned events, std::uint64_t tag);
-  /// Does nothing where another tag was registered for `fd` meanwhile.
+  /// Does nothing if another tag was registered for `fd` meanwhile.
   void remove(int fd, std::uint64_t tag) noexcept;
 
   /// Waits (nullopt: for ever; not positive: not at all) and calls `visit(tag, events)` for a bounded number of events.
@@ -156,7 +156,7 @@ class watch_table {
     return static_cast<std::uint64_t>(slots_[index].generation) << 32 | index;
   }
 
-  /// Throws where a watch that is on is not one of this loop.
+  /// Throws if a watch that is on is not one of this loop.
   void check(const fd_watch& w) const {
     if (!owns(w)) misused("an fd_watch is watched by another loop");
   }

@@ -143,7 +143,7 @@ class parquet_file {
   /// for its footer.
   static std::uint64_t footer_bytes(std::string_view tail, std::uint64_t size, const std::string& object);
 
-  /// `footer`: as many bytes of the object's end as footer_bytes() says. Throws archive_error where it is damaged, or
+  /// `footer`: as many bytes of the object's end as footer_bytes() says. Throws archive_error if it is damaged, or
   /// says of a column that is read what cannot be: a place outside of the data, or another column's, more rows or fewer
   /// than the others. configuration_error for columns that are not there, and for those that no field can be made of
   /// (maps, lists of structs, lists in lists in lists).

@@ -26,7 +26,7 @@
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// Returns true if a composite checksum can be compared with the bytes of an object of `size` bytes: its upload had
-/// parts of one size, as far as the first and their number tell. Throws changed_error where the object is no longer the
+/// parts of one size, as far as the first and their number tell. Throws changed_error if the object is no longer the
 /// version `etag`.
 MILLRACE_COROUTINE task<bool> find_parts(const session& s, body_checksum& sum, std::string bucket, std::string key,
                                          std::string etag, std::uint64_t size);

@@ -25,7 +25,7 @@ MILLRACE_COROUTINE task<list_page> list_once(const session& s, const operation& 
 /// A string `s` with last < s < until, after which a range of keys may be listed by itself, as near to the middle of
 /// the rest of the range as the keys of its latest page tell, from `first` to `last`: digits, and letters beside them,
 /// are taken for a number. Without `until`: the end of the numbers that change within the page, or, if `wide`, of the
-/// letters and digits. nullopt where nothing tells, or where about one page is left. Starts with `prefix`, as they do.
+/// letters and digits. nullopt if nothing tells, or if about one page is left. Starts with `prefix`, as they do.
 std::optional<std::string> split_point(std::string_view prefix, std::string_view first, std::string_view last,
                                        const std::optional<std::string>& until, bool wide);
 

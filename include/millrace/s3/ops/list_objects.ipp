@@ -131,7 +131,7 @@ class key_range {
   key_range(std::string begin, std::optional<std::string> end, bool w)
       : after(std::move(begin)), until(std::move(end)), wide(w), last(after) {}
 
-  /// Throws where the pages of a listing go in circles or have no keys.
+  /// Throws if the pages of a listing go in circles or have no keys.
   void check(const list_page& page, std::uint64_t most_empty, const operation& op, const url& prefix);
   /// True if the keys of a page ascend from those before.
   bool ascends(const list_page& page) const noexcept;

@@ -21,7 +21,7 @@ namespace detail {
 class body_checksum;
 
 /// True if the parts of the upload are really those of find_parts(): each is checked before damage is reported. Throws
-/// changed_error where the object is no longer the version `etag`.
+/// changed_error if the object is no longer the version `etag`.
 MILLRACE_COROUTINE task<bool> parts_alike(const session& s, const body_checksum& sum, std::string bucket,
                                           std::string key, std::string etag);
 

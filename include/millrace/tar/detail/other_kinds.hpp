@@ -15,7 +15,7 @@ namespace millrace::inline MILLRACE_ABI::tar::detail {
 /// compressed data may have without one), UTF-8. The last character may be cut.
 bool looks_like_text(std::string_view head) noexcept;
 
-/// The name of a compression that is not unpacked here; empty where it begins like none.
+/// The name of a compression that is not unpacked here; empty if it begins like none.
 std::string_view other_compression(std::string_view head) noexcept;
 
 /// The codings that a Content-Encoding names: "br", "gzip, br"; empty if the bytes are not encoded. `aws-chunked` means

@@ -48,7 +48,7 @@ inline std::string archive_words(::archive* a) {
 /// Lets `a` read this one compression or format and no other. A filter is appended, not supported: libarchive would ask
 /// its output for a further layer, again and again and inside the call that opens, where nothing bounds the output of a
 /// few hundred bytes. The tar format is not among them: decompressed bytes are taken raw and walked by tar::reader.
-/// Returns false where libarchive lacks it (it would run a program).
+/// Returns false if libarchive lacks it (it would run a program).
 bool enable(::archive* a, format kind);
 
 inline bool is_compression(format kind) noexcept { return kind >= format::gzip && kind <= format::deflate; }

@@ -23,10 +23,10 @@ std::uint64_t number_at(std::string_view text, std::size_t at, std::size_t bytes
 inline constexpr std::size_t most_zstd_header = 18;
 
 /// The memory that unpacking a zstd frame needs, which begins with `frame`: its window, or, of a frame in one segment,
-/// its content. 0 for a frame that is skipped; nothing where more of the header is needed.
+/// its content. 0 for a frame that is skipped; nothing if more of the header is needed.
 std::optional<std::uint64_t> zstd_window(std::string_view frame) noexcept;
 
-/// The dictionary of the xz block whose header `block` begins with (the xz file format, 3.1). 0 where that is cut or
+/// The dictionary of the xz block whose header `block` begins with (the xz file format, 3.1). 0 if that is cut or
 /// damaged.
 std::uint64_t xz_dictionary(std::string_view block) noexcept;
 
