@@ -46,7 +46,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// that number.
 ///
 /// **Fields** have the names of columns, inside structs with the path to them: `image: {bytes, path}` of Hugging Face
-/// is "image.bytes" and "image.path". Text and binary data are slices of what Arrow has decoded, which they keep alive.
+/// is "image.bytes" and "image.path". Text and binary data are slices of Arrow's decoded memory, which they keep alive.
 /// Numbers are their bytes, little-endian: read_parquet_fields() says of which type, `array(s["box"], dtype::f32, {4})`
 /// makes a tensor of it. Times and dates are the whole numbers that Arrow keeps, booleans a byte, decimals their 16 or
 /// 32 bytes. A fixed-size list is all of its numbers; a list, too, which has as many as its bytes hold. For a list of
@@ -265,7 +265,7 @@ class parquet_end {
  public:
   bytes footer;
   std::uint64_t size = 0;
-  shard object;  // with what the store has said of it
+  shard object;  // with the store's facts about it
 };
 
 /// The footer, with the length and the magic after it. `Storage` is storage: a template, so that it is not emitted

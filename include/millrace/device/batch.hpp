@@ -136,7 +136,7 @@ class batch_field {
 /// multiple of `alignment`; those without memory on the host after all others. Immutable; a copy is the same layout.
 class batch_layout {
  public:
-  /// Bytes; what cudaMalloc aligns to, and enough for vector loads and the tensor copy engines.
+  /// Bytes; the alignment of cudaMalloc, and enough for vector loads and the tensor copy engines.
   static constexpr std::size_t alignment = 256;
 
   /// No fields, no samples.
@@ -153,7 +153,7 @@ class batch_layout {
   std::size_t bytes() const noexcept { return state_->bytes; }
   /// On the device: with the fields that the host does not have.
   std::size_t device_bytes() const noexcept { return state_->device_bytes; }
-  /// Bytes up to the end of what `n` samples use: what has to be copied for them.
+  /// Bytes up to the end of the first `n` samples: to be copied for them.
   std::size_t bytes_for(std::size_t n) const {
     if (n == 0 || state_->bytes == 0) return 0;
     return state_->offsets[state_->last] + fields()[state_->last].bytes_for(n);
@@ -200,7 +200,7 @@ class batch_memory {
  public:
   explicit batch_memory(slab_pool ordinary) : slabs_(std::move(ordinary)) {}
 
-  /// For one batch. Throws what the allocation throws.
+  /// For one batch. Throws the exceptions of the allocation.
   writable_bytes acquire(bool& page_locked);
   /// For batches that have not begun yet. Slabs that are too small are ignored.
   void become(const slab_pool& page_locked);
@@ -294,7 +294,7 @@ inline epoch_mark mark_of(const host_batch& b) noexcept { return b.mark(); }
 /// For stages that change the order of batches.
 inline void set_mark(host_batch& b, const epoch_mark& mark) noexcept { b.set_mark(mark); }
 
-/// A batch in the memory of a device, on its way or there already: what to_device() yields.
+/// A batch in the memory of a device, on its way or there already: yielded by to_device().
 ///
 ///     batch.wait(stream);                                    // the GPU waits for the copy, the host does not
 ///     train<<<..., stream>>>(batch.field("image").as<unsigned char>(), ...);
@@ -315,7 +315,7 @@ inline void set_mark(host_batch& b, const epoch_mark& mark) noexcept { b.set_mar
 class device_batch {
  public:
   device_batch() noexcept = default;
-  /// `slot` owns what the slot is a part of.
+  /// `slot` owns the object that the slot is a part of.
   explicit device_batch(std::shared_ptr<detail::device_slot> slot) noexcept : slot_(std::move(slot)) {}
   device_batch(device_batch&& other) noexcept : slot_(std::move(other.slot_)) {}
   device_batch& operator=(device_batch&& other) noexcept;
@@ -362,7 +362,7 @@ class device_batch {
   /// Work that is enqueued on `stream` from now on starts after the copy. Does not block the host. May be called for
   /// several streams. A null stream, here and below, is the default stream of the batch's device, whichever is current.
   /// Throws configuration_error for a stream of another kind of device, for CUDA's default stream per thread (another
-  /// one on the next thread) and for a stream that captures a graph, and what the device throws.
+  /// one on the next thread) and for a stream that captures a graph, and the exceptions of the device.
   void wait(stream_ref stream) { slot().wait(stream); }
   /// True if the copy is done; never blocks.
   bool ready() const { return slot().ready(); }

@@ -15,7 +15,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Items that know how they are written into a row of a batch: what decode_images() makes of samples, or a type of your
+/// Items that know how they are written into a row of a batch: made of samples by decode_images(), or a type of your
 /// own. write_to() gets a row of zeros, of layout(); all items of a stream have the same one. Both run on several
 /// threads at once, for different items. A type whose write_to() writes every field in full may declare that by `static
 /// constexpr bool writes_whole_rows = true`: then rows are not cleared before.

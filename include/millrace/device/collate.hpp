@@ -21,8 +21,8 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// See sample_writer::padded(). A batch's common length is that of its longest sample, or what `edges` and `multiple`
-/// make of it.
+/// See sample_writer::padded(). A batch's common length is that of its longest sample, or a larger one by `edges` and
+/// `multiple`.
 struct pad_options {
   double value = 0;          ///< fills up a sample's part; the tensor's type must have it
   std::size_t multiple = 1;  ///< the common length is a multiple of this
@@ -207,8 +207,8 @@ class sample_writer {
     key_ = text;
     if (row_ != nullptr) row_->key(std::move(text));
   }
-  /// A value of any type that stays on the host beside the batch; see sample_tags. An `origin` is also what errors
-  /// about the fields that follow name.
+  /// A value of any type that stays on the host beside the batch; see sample_tags. Errors about the fields that follow
+  /// an `origin` name it.
   template <class T>
   void tag(T value) {
     if constexpr (std::is_same_v<T, origin>) from_ = value;

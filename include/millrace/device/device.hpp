@@ -66,8 +66,8 @@ class stream_ref {
 /// - copies_any_memory (optional, a static bool): copying from ordinary memory costs no more than from pinned memory.
 /// - pci_address() (optional, a std::string): "0000:3b:00.0", so that a runtime on a machine of several NUMA nodes can
 ///   keep its threads, and the memory that they allocate, near the device.
-/// - a == b: whether memory and events of one serve the other as well (two streams of one GPU are equal): what one run
-///   leaves is used by the next one. The copy streams may differ.
+/// - a == b: whether memory and events of one serve the other as well (two streams of one GPU are equal): slots of one
+///   run are used by the next one. The copy streams may differ.
 /// - name(): "cuda:0", "host": for reports.
 template <class D>
 concept device = std::copy_constructible<D> && std::equality_comparable<D> && std::movable<typename D::event_type> &&
@@ -110,8 +110,8 @@ inline constexpr host_stream_tag* host_stream = nullptr;
 ///
 /// "Device" memory is separate host memory: a copy is a real copy, done before copy_to_device() returns (about 10 GB/s
 /// on the calling thread), never an alias of the staging memory. So a batch that the program writes into never changes
-/// what the pipeline reads, and moving to a real device changes no meaning. Events are done when recorded. All host
-/// devices are equal. Streams of other devices are refused.
+/// the pipeline's data, and moving to a real device changes no meaning. Events are done when recorded. All host devices
+/// are equal. Streams of other devices are refused.
 class host_device {
  public:
   /// Nothing is ever pending, so an event has no state.

@@ -22,7 +22,7 @@ namespace millrace::inline MILLRACE_ABI {
 
 /// See fill_batches().
 struct fill_batches_options {
-  pool_ref on = nullptr;               ///< where the function runs, to outlive the pipeline; none: the runtime's pool
+  pool_ref on = nullptr;               ///< pool for the function, to outlive the pipeline; none: the runtime's pool
   std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
   std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
   last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped

@@ -36,7 +36,7 @@ struct pixel_work {
   std::int64_t bytes = 0;                 // of all pixels
   const std::int64_t* offsets = nullptr;  // of each image's first byte; null: images of one size, contiguous
   const image_part* parts = nullptr;      // null: all of each image
-  image_part whole;                       // what images of one size are
+  image_part whole;                       // for images of one size
   void* to = nullptr;
   std::int64_t images = 0;
   int height = 0, width = 0;  // of the result
@@ -124,7 +124,7 @@ struct normalise_options {
 /// f32, and half of one of f16, on its way through memory and over PCIe.
 ///
 /// The field is one of two kinds:
-/// - u8, samples x H x W x 3, what decode_images() makes unless told otherwise: then it has cropped and flipped.
+/// - u8, samples x H x W x 3, made by decode_images() unless told otherwise: then it has cropped and flipped.
 /// - ragged (sample_writer::ragged()): u8, the pixels of images of mixed sizes, with the fields FIELD_offsets, and
 ///   FIELD_parts, which has for each the crop and the flip: written by write_image(). Padding rows become zeros.
 ///

@@ -57,8 +57,8 @@ std::string budget_table(const std::vector<stage_bounds>& bounds);
 std::size_t check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget);
 
 namespace detail {
-/// Throws configuration_error, which names the stage and says what to write instead, where a stage breaks what epochs()
-/// promises to the ranks and to states. Returns why there is no state; null if there may be one.
+/// Throws configuration_error, which names the stage and the remedy, if a stage breaks the guarantees of epochs() for
+/// ranks and states. Returns why there is no state; null if there may be one.
 const char* check_places(const std::vector<place_note>& notes, const std::optional<rank>& mine);
 
 /// How the ranks of a pipeline agree on the item after which they stop.
@@ -210,8 +210,7 @@ class pipeline_run {
   /// Ends the run after the item that next() has given last: next() and loops return the end from then on, also a call
   /// that waits now, and state() is the one after that item. Operations in flight are cancelled. Items made ahead are
   /// dropped and come again after a resume, and so does an error after it. Returns at once, and so do next() and
-  /// state(): what the program's functions do on other threads, and copies to a device, are waited for when the run is
-  /// dropped.
+  /// state(): the program's functions on other threads, and copies to a device, are waited for when the run is dropped.
   ///
   /// Any thread; for signals see run_options::stop_on. Before the first next() no item is given. Calling it again, or
   /// after the end, does nothing.
@@ -365,15 +364,15 @@ class pipeline_run {
   std::shared_ptr<shared> state_;
   std::size_t loop_ = 0;  // its number
   std::optional<T> current_;
-  bool seen_ = false;  // whether an iterator has shown the current item
+  bool seen_ = false;  // an iterator has shown the current item
   bool ended_ = false;
   std::unique_ptr<detail::stop_vote> vote_;          // null: this rank stops by itself
   std::shared_ptr<const stream_position> position_;  // null: the source has none
   const char* no_state_ = nullptr;                   // why; null: there may be one
   epoch_mark fetched_;                               // of the latest item from the queue
-  bool unseen_ = false;                              // whether the training thread has not seen that one yet
+  bool unseen_ = false;                              // the training thread has not seen that one yet
   epoch_mark mark_;                                  // of all that it has seen
-  bool any_ = false;                                 // whether it has seen any
+  bool any_ = false;                                 // it has seen one
   detail::empty_epochs empty_epochs_;
 };
 

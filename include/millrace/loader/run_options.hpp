@@ -60,9 +60,9 @@ struct run_options {
   /// budget is set (not for batches of a device: their slots are to_device's).
   std::size_t prefetch_bytes = 0;
   /// Bytes; if set, the bounds that the stages declare must fit into it, prefetch_bytes included. Not counted are the
-  /// training thread's current item, one item that each other stage works on, and what jobs of a pool allocate. The
-  /// rest is for stages that learn from the data that they need more: unpacking, and slots that grow. No item may be
-  /// larger than the whole budget, even if its stage's own limit is higher: a member (max_member_bytes), a sample, a
+  /// training thread's current item, one item that each other stage works on, and memory that jobs of a pool allocate.
+  /// The rest is for stages that learn from the data that they need more: unpacking, and slots that grow. No item may
+  /// be larger than the whole budget, even if its stage's own limit is higher: a member (max_member_bytes), a sample, a
   /// line (max_line), a recording, an unpacked .npz.
   std::size_t budget = 0;
   progress show = progress::automatic;
@@ -70,23 +70,23 @@ struct run_options {
   std::optional<millrace::rank> rank = {};
   /// Called for every item that a failure_policy leaves out (on_failure::skip), with its shard, byte, key and the
   /// reason: complete, where the log has one line a second. On the thread of the run's loop, in the order in which each
-  /// stage delivers, before the next item is yielded; it should be quick. It is called for what stages make ahead, too,
-  /// whether the program takes it or not. An exception that it throws ends the stream. `skipped_context` must outlive
-  /// the run. See skipped_item, in flow/failure_policy.hpp.
+  /// stage delivers, before the next item is yielded; it should be quick. It is called for items that stages make
+  /// ahead, too, whether the program takes them or not. An exception that it throws ends the stream. `skipped_context`
+  /// must outlive the run. See skipped_item, in flow/failure_policy.hpp.
   void (*skipped)(void* context, const skipped_item& item) = nullptr;
   void* skipped_context = nullptr;
 
-  /// Called every second, and when the run has ended, with what a line of progress says, on every rank: for a line or a
-  /// bar of the program's own. On the thread of the run's loop, which waits for it; it must not throw. `report_context`
-  /// must outlive the run. See run_stats.
+  /// Called every second, and when the run has ended, with the figures of a line of progress, on every rank: for a line
+  /// or a bar of the program's own. On the thread of the run's loop, which waits for it; it must not throw.
+  /// `report_context` must outlive the run. See run_stats.
   void (*report)(void* context, const run_stats& so_far) = nullptr;
   void* report_context = nullptr;
 
-  /// The file to which the run writes, at its end, what took time: requests, parts, listings, jobs of the pool, copies,
-  /// steps of the training thread. Chrome's JSON of trace events, which https://ui.perfetto.dev draws. Null: the file
-  /// that the variable MILLRACE_TRACE names, with ".2" and so on before its extension for the next runs of the process,
-  /// ".rank1" for other ranks; without the variable there is no trace. The latest 131,072 events are kept (6 MiB); the
-  /// file says how many were dropped. The text is copied. A file that cannot be written is a line in the log.
+  /// The file to which the run writes its trace, at its end: the times of requests, parts, listings, jobs of the pool,
+  /// copies, steps of the training thread. Chrome's JSON of trace events, which https://ui.perfetto.dev draws. Null:
+  /// the file that the variable MILLRACE_TRACE names, with ".2" and so on before its extension for the next runs of the
+  /// process, ".rank1" for other ranks; without the variable there is no trace. The latest 131,072 events are kept (6
+  /// MiB); the file says how many were dropped. The text is copied. A file that cannot be written is a line in the log.
   const char* trace = nullptr;
 
   /// The first of each of these signals that comes stops the run, as pipeline_run::stop() does, and a log line says so.

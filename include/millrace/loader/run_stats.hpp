@@ -38,13 +38,13 @@ class stage_stats {
   double starved = 0;            ///< share of the time that it waited for a stage before it
   double waiting = 0;            ///< share of the time that it was asked and waited for its own I/O or pool jobs
   double blocked = 0;            ///< share of the time that it had yielded an item and was not asked
-  const char* advice = nullptr;  ///< what helps when it waits for its own I/O; empty: nothing, null: not known
+  const char* advice = nullptr;  ///< helps when it waits for its own I/O; empty: nothing, null: not known
   unsigned pool_threads = 0;     ///< of the pool on which its jobs run; 0: none, or not known
   unsigned pool_cores = 0;       ///< how many threads of it could have a core; 0: not known
-  bool pool_given = false;       ///< whether the pool is from its options (.on); if not, it is the runtime's
+  bool pool_given = false;       ///< the pool is from its options (.on); if not, it is the runtime's
   std::size_t pool_limit = 0;    ///< most of its jobs that may run at once; 0: any number
-  const char* more_jobs = nullptr;  ///< what lets more of them run at once; empty: nothing, null: not known
-  std::size_t reads = 0;         ///< ranged reads in flight, as chosen from what the store gives; 0: it reads none
+  const char* more_jobs = nullptr;  ///< the option that lets more of them run at once; empty: none, null: not known
+  std::size_t reads = 0;         ///< ranged reads in flight, as chosen by the store's measurements; 0: it reads none
   std::size_t read_part = 0;     ///< bytes of one of them, at most, chosen likewise
   read_limit limit = read_limit::none;  ///< of these reads
   double read_first_byte = 0;    ///< seconds to the first byte of one, as measured; 0: not known
@@ -87,7 +87,8 @@ class run_stats {
   double seconds = 0;      ///< since the run began, or its whole length once it has ended
   double first_after = 0;  ///< seconds from its beginning to the first item; 0: none was taken
   std::int64_t items = 0;  ///< taken by the training thread: batches, where the pipeline makes batches
-  /// In those batches: vectors, host_batch, device_batch, line_batch, what has `samples_in_batch(item)`. 0: not known.
+  /// In those batches: vectors, host_batch, device_batch, line_batch, types with `samples_in_batch(item)`. 0: not
+  /// known.
   std::int64_t samples = 0;
   /// Bytes that came into the pipeline: those that fetch() got from its store, or else those of the first stages whose
   /// items have byte_size().
@@ -104,7 +105,7 @@ class run_stats {
   /// The placement of the runtime's threads: "on NUMA node 1 (of 2), where the device at 0000:3b:00.0 is". Empty on a
   /// machine with one node, and with placement::off.
   std::string placement;
-  std::vector<lost_shard> lost;     ///< what epochs() could not read and tolerated; of pipeline_run::stats()
+  std::vector<lost_shard> lost;     ///< samples that epochs() could not read and tolerated; of pipeline_run::stats()
   /// Measurements of the hosts of stores, and the numbers chosen for all runs of the runtime: as they are now.
   std::vector<host_stats> hosts;
   request_stats requests;  ///< of the whole runtime
@@ -113,7 +114,7 @@ class run_stats {
   /// could not be connected to or was slower than the others.
   std::int64_t addresses_passed_over = 0;
   std::size_t loops = 0;        ///< of the runtime; 0: not known
-  bool loops_by_cores = false;  ///< whether the runtime has chosen that number
+  bool loops_by_cores = false;  ///< the runtime has chosen that number
 
   /// The table that is shown at the end of a run, including verdict().
   std::string table() const;

@@ -17,7 +17,7 @@ namespace millrace::inline MILLRACE_ABI {
 class mx_record {
  public:
   mx_record() = default;
-  /// `at` is what errors name. Throws decode_error for a record that is shorter than its header says.
+  /// Errors name `at`. Throws decode_error for a record that is shorter than its header says.
   explicit mx_record(const bytes& record, const where& at = where());
 
   std::vector<float> labels;  ///< one where the header has it, or as many as its flag says

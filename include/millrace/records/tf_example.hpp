@@ -52,8 +52,8 @@ class tf_feature_list {
 class tf_example {
  public:
   tf_example() = default;
-  /// With `names`, only features and lists of these names are read; one that is not there is not an error here. `at`
-  /// is what errors name. Throws decode_error, which names the byte of the record, if it is no such message.
+  /// With `names`, only features and lists of these names are read; one that is not there is not an error here. Errors
+  /// name `at`. Throws decode_error, which names the byte of the record, if it is no such message.
   explicit tf_example(const bytes& record, where at = where(), const std::vector<std::string>& names = {});
 
   /// Sorted by the bytes of their names, each name once. A tf.SequenceExample has those of its context.

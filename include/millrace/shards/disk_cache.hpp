@@ -62,7 +62,7 @@ class disk_cache_state {
   /// Log once that objects are not kept: no strong ETag, or a URL too long; the disk is too slow.
   void unversioned(const executor& ex, const shard& object);
   void slow(const executor& ex);
-  /// Memory was lacking to write so many blocks, or, with 0, to do what follows that. Logs it once.
+  /// Memory was lacking to write so many blocks, or, with 0, for the steps after that. Logs it once.
   void no_memory(const executor& ex, std::uint64_t blocks) noexcept;
 
   /// True if `size` more bytes may wait to be written, or will.
@@ -111,7 +111,7 @@ class disk_cache_state {
   std::atomic<std::int64_t> part_ns_{0};  // how long parts have taken lately
 };
 
-/// Releases what begin_write() has counted.
+/// Releases the bytes that begin_write() has counted.
 class disk_write_share {
  public:
   disk_write_share() noexcept = default;
@@ -153,7 +153,7 @@ class basic_disk_cache_storage final : public storage {
     state_->protect(name_of(prefix));
     return inner_->list(std::move(prefix));
   }
-  /// And what waits to be written.
+  /// And the bytes that wait to be written.
   std::size_t keeps() const noexcept override {
     return detail::added(inner_->keeps(), detail::disk_cache_state::most_writing);
   }
@@ -203,7 +203,7 @@ MILLRACE_COROUTINE std::shared_ptr<const disk_cache_storage> disk_cache_of(std::
 }  // namespace detail
 
 /// Caches the data of `store` in a folder on a local disk, for this and for later runs, and for all processes of the
-/// host that name the same folder. `store` is a storage or what as_storage() takes.
+/// host that name the same folder. `store` is a storage or an argument of as_storage().
 ///
 ///     const auto store = mill::disk_cache(s3, {.directory = "/nvme/mill", .bytes = 2 * mill::TiB});
 ///     auto training = mill::dataset(store, "s3://bucket/train/") ...

@@ -172,7 +172,7 @@ class fetch_stage : public library_stage {
 /// first object of all begins with parts of 256 KiB that double: the first chunks come soon. Memory: slabs of
 /// options.part bytes and of halves, quarters, eighths of it, recycled, and kept by the runtime for the next run. The
 /// parts are spread over the loops of the runtime (`runtime_options::loops`). `store` is a std::shared_ptr<const
-/// storage>, or what as_storage() makes one of (an s3::client). Errors: whatever the store throws, at the place in the
+/// storage>, or an argument of as_storage() (an s3::client). Errors: whatever the store throws, at the place in the
 /// order where the part belongs; changed_error when an object changes under the reader; at the last chunk of an object,
 /// in its place, what storage::check() finds wrong with the bytes of all. That last part has not been delivered by
 /// then: it is read once more first, over another connection. Parts that were delivered before are not read again; a

@@ -110,8 +110,8 @@ MILLRACE_COROUTINE std::shared_ptr<const resident_storage> resident_storage_of(s
 
 }  // namespace detail
 
-/// Caches the data of `store` in host memory: only the first epoch is read from the store. `store` is a storage or what
-/// as_storage() takes.
+/// Caches the data of `store` in host memory: only the first epoch is read from the store. `store` is a storage or an
+/// argument of as_storage().
 ///
 ///     const auto store = mill::resident(s3, {.bytes = 200 * mill::GiB});   // the program's, for all its runs
 ///     auto training = mill::epochs(indexes, store, {.seed = 7, .epochs = 90, .batch = 256})

@@ -28,7 +28,7 @@ namespace detail {
 class chunk_source;
 }
 
-/// A piece of an object, in order: what `fetch` yields. The pieces of one object follow each other without gaps, then
+/// A piece of an object, in order: yielded by `fetch`. The pieces of one object follow each other without gaps, then
 /// those of the next object come; the last one of each object is marked (an empty object has one empty piece).
 class chunk {
  public:
@@ -146,8 +146,8 @@ class storage {
   /// The most bytes of objects that it caches in memory: counted by run_options::budget.
   virtual std::size_t keeps() const noexcept { return 0; }
 
-  /// Source: the objects whose URLs begin with `prefix`, in any order, without an index that lies among them: what a
-  /// dataset of a prefix reads. Returns an empty generator if the store cannot list.
+  /// Source: the objects whose URLs begin with `prefix`, in any order, without an index that lies among them: the
+  /// listing of a dataset of a prefix. Returns an empty generator if the store cannot list.
   MILLRACE_INLINE virtual async_generator<shard> list(std::string prefix) const;
 
   /// True if read() may give a sequential rest, which lives on the loop that read the first part.

@@ -21,7 +21,7 @@ struct unpack_options {
   std::size_t objects = 0;  ///< unpacked at once; 0: as many as the pool has threads
   /// Bytes of pieces that wait, declared as the stage's bound: compressed ones take at most half of it, unpacked ones
   /// the rest. 0: nothing is declared, since shards may be plain; from the first compressed one on 256 MiB, or half of
-  /// what the run's memory budget leaves then, if that is less.
+  /// the rest of the run's memory budget, if that is less.
   std::size_t bytes = 0;
 };
 
@@ -29,7 +29,7 @@ struct unpack_options {
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// A piece of what an object holds: of a compressed one, unpacked, with offsets that count unpacked bytes.
+/// A piece of an object's contents: of a compressed one, unpacked, with offsets that count unpacked bytes.
 class unpacked_chunk : public chunk {
  public:
   unpacked_chunk() = default;

@@ -62,8 +62,8 @@ class dataset_state;
 class dataset_door;
 }  // namespace detail
 
-/// The data of a training: shards of samples in a store, objects that are samples (sample_format), or arrays. It says
-/// what the data is; epochs() says how to train on it.
+/// The data of a training: shards of samples in a store, objects that are samples (sample_format), or arrays. It
+/// describes the data; epochs() says how to train on it.
 ///
 ///     mill::dataset train(s3, "s3://corpus/train/", {.index = "train.index"});
 ///     auto run = rt.run(mill::epochs(train, {.seed = 7, .epochs = 90, .batch = 256, .rank = mine}, saved)
@@ -71,8 +71,7 @@ class dataset_door;
 ///
 /// With an index, a dataset knows its samples before they are read. Every rank then has equally many batches, and a
 /// state resumes on any number of ranks. The index is made by the first run, read from a file or an object, or given.
-/// Without one, a dataset is read as a stream and shuffled in a window; epochs() says what that means for ranks and
-/// states.
+/// Without one, a dataset is read as a stream and shuffled in a window; see epochs() for ranks and states.
 ///
 /// Construction reads nothing. A run lists the shards when it begins. Copies are the same dataset, and any number of
 /// runs may use it, at once, too; a dataset made of a stream of shards is read by one run first.

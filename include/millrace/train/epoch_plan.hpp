@@ -81,7 +81,7 @@ class epoch_plan {
   bool indexed = false;
   std::uint64_t shards = 0;
   std::uint64_t bytes = 0;     ///< that are read, by all ranks; of indexes with .memory, about, unused ones included
-  double read_times = 1;       ///< those, for each byte of samples: with what lies between; 1: not known
+  double read_times = 1;       ///< those, for each byte of samples, with the gaps between; 1: not known
   std::uint64_t requests = 0;  ///< by all ranks, retries aside
   std::uint64_t world = 1;
   std::uint64_t least_rank_bytes = 0;  ///< an estimate with an index: by the mean sample
@@ -116,7 +116,7 @@ class epoch_plan {
   std::uint64_t rank_memory = 0;
   shuffle_quality quality;
   bool homes = false;        ///< the samples have homes on several hosts
-  shuffle_quality homeless;  ///< then, what the quality would be without
+  shuffle_quality homeless;  ///< then, the quality without
   std::vector<std::string> datasets;  ///< of a mix: a sentence for each
 
   /// A few lines for people.
@@ -140,7 +140,7 @@ class epoch_plan {
   std::string next_text() const;
   void read_in_pieces(const plan_options& options, const order_options& order, double mean_sample);
 
-  // The share of what the second epoch reads that a host has, with homes and without.
+  // The share of the second epoch's bytes that a host has, with homes and without.
   double at_home_ = 0;
   double anywhere_ = 0;
 };

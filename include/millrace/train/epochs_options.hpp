@@ -49,9 +49,9 @@ struct epochs_options {
   /// Without .ranks: which of how many, compared with none; the members of a group that see the same samples give the
   /// same.
   millrace::rank rank = {};
-  /// Machines among which the samples are shared out for all epochs, so that a cache on a machine's disk has what the
-  /// machine reads again: see epochs(). 1: the ranks' samples are others in each epoch. hosts_of() says how many there
-  /// are.
+  /// Machines among which the samples are shared out for all epochs, so that a cache on a machine's disk has the
+  /// samples that the machine reads again: see epochs(). 1: the ranks' samples are others in each epoch. hosts_of()
+  /// says how many there are.
   std::uint64_t hosts = 1;
   /// The last batch of an epoch is padded with entries of weight 0. False: it is shorter; with several ranks it must
   /// be padded.
@@ -76,7 +76,7 @@ struct epochs_options {
   /// Upper bound for memory that is requested or holds samples that were not taken yet. 0: default_bytes(); without an
   /// index 160 MiB.
   std::size_t bytes = 0;
-  // How many requests are under way and how long one is follows from what the store is seen to give, within these two.
+  // The number and the length of requests follow from measurements of the store, within these two.
   std::size_t requests = 64;   ///< under way at once, at most
   std::size_t part = 8 * MiB;  ///< bytes of one request, at most; a larger sample is one all the same
   std::size_t gap = 256 * KiB;  ///< unused bytes between two samples of one request; in all, so many more than used

@@ -31,7 +31,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// How an epoch ends whose ranks have unequally many samples, each as many as its shards hold.
 enum class uneven {
   pad,  ///< with the last rank's last sample; the others' batches are filled up, or all of them are entries of weight 0
-  stop,  ///< with the step in which the first rank has its last sample; what the others have left is not taken
+  stop,  ///< with the step in which the first rank has its last sample; the rest of the others is not taken
   drop,  ///< before the first step for which a rank has less than a full batch; the rest is not taken
 };
 
@@ -163,8 +163,8 @@ class fill_steps_stage : public library_stage {
 
 }  // namespace detail
 
-/// The batches of a run that all ranks take together: what equal_batches::of() returns. A range for one pass; next()
-/// and the loop's increments sum over the ranks.
+/// The batches of a run that all ranks take together: returned by equal_batches::of(). A range for one pass; next() and
+/// the loop's increments sum over the ranks.
 template <class Run>
 class equal_run {
  public:
@@ -189,7 +189,7 @@ class equal_run {
       }
       std::optional<value_type> item;
       std::exception_ptr failure;
-      bool has = false;  // what this step needs
+      bool has = false;  // an item for this step
       try {
         item = of_open_epoch();
         if (item) has = looked_at(detail::mark_of_item(*item));
@@ -233,7 +233,7 @@ class equal_run {
     }
   }
   void advance() {
-    current_.reset();  // before the next one is asked for: its memory may be what that waits for
+    current_.reset();  // before the next one is asked for: the next may wait for its memory
     current_ = next();
   }
   bool in_hand() const noexcept { return current_.has_value(); }
@@ -305,7 +305,7 @@ class equal_run {
 ///     auto run = rt.run(std::move(training));
 ///     for (auto& batch : equal.of(run)) train(batch);
 ///
-/// epochs() of a dataset without an index does what fill() does. flat_map() and pack() make unequally many items on the
+/// epochs() of a dataset without an index fills by itself. flat_map() and pack() make unequally many items on the
 /// ranks, with an index and without: put fill() after them. Without an index say .uneven beside .equal then, so that
 /// epochs() does not fill before them:
 ///

@@ -31,7 +31,7 @@ using gather_words = std::function<void(std::span<const std::uint64_t> mine, std
 /// A number that must be equal on all ranks, and its name for the error if it is not.
 class rank_setting {
  public:
-  std::string name;         ///< the same on all ranks
+  std::string name;         ///< equal on all ranks
   std::uint64_t value = 0;  ///< the number that is compared
   /// Shown by the error in place of the number: for a digest, the text that it is the digest of. The last 256 bytes are
   /// shown.
@@ -77,8 +77,8 @@ struct rank_group_options {
 /// **By the store**: each process puts its words into an object, rank 0 reads them and puts all into one, which the
 /// others read: four or five small requests a rank, and one LIST each time that it checks (every 50 ms at first, every
 /// second later; slower with many ranks). epochs() does it on the run's loop. The prefix is for one training at a time:
-/// beside its checkpoints, say. Names hold a random number of each process, so what an earlier start has left is never
-/// taken for an answer; the next start removes it. A rank that does not come is an error, after .timeout, which names
+/// beside its checkpoints, say. Names hold a random number of each process, so objects of an earlier start are never
+/// taken for an answer; the next start removes them. A rank that does not come is an error, after .timeout, which names
 /// it; a line in the log says after 30 s who is missing. If two processes give one index, at most one trains: it is an
 /// error on all ranks, and on the process that came later: at once if both come in time, else in the next round (a
 /// comparison, a step of equal_batches) of the group that is complete. The store must show stored objects at once (S3
