@@ -25,7 +25,7 @@ using time_point = std::chrono::time_point<clock, duration>;
 std::int64_t monotonic_ns() noexcept;
 
 namespace detail {
-/// The sum; the longest duration or the latest time where that overflows. Every time that is waited for, and every sum
+/// The sum; the longest duration or the latest time if that overflows. Every time that is waited for, and every sum
 /// with a duration of the program's, is made by these (tests/structure/check_structure.py).
 constexpr duration added(duration a, duration b) noexcept;
 constexpr time_point added(time_point t, duration d) noexcept;

@@ -21,7 +21,7 @@
 #error millrace reports errors by exceptions: compile without -fno-exceptions
 #endif
 
-/// 1 where g++ destroys some temporaries of a co_await or co_yield expression twice (seen in 12.2; treated as
+/// 1 if g++ destroys some temporaries of a co_await or co_yield expression twice (seen in 12.2; treated as
 /// present in every g++ before 13). The generator then refuses `co_yield aggregate{...}` at compile time.
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
 #define MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE 1
@@ -29,7 +29,7 @@
 #define MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE 0
 #endif
 
-/// 1 where g++ gives a wrong layout to the frame of a coroutine that declares no variable and awaits in a condition, as
+/// 1 if g++ gives a wrong layout to the frame of a coroutine that declares no variable and awaits in a condition, as
 /// in `{ if (co_await ready()) go(); }` (PR 106188, seen in 12.2; treated as present in every g++ before 13). Such a
 /// coroutine aborts with a message as soon as it is called, instead of corrupting memory when it is resumed.
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
@@ -89,7 +89,7 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 /// 12.2) takes the second look at a user's optional, after `b.reset()`, for one at a value that has ended, and warns
 /// about the user's code (-Wmaybe-uninitialized). Costs no instruction.
 #define MILLRACE_LAUNDER(pointer) __builtin_launder(pointer)
-/// For the few functions that every item passes through: g++ stops inlining them where a translation unit uses them
+/// For the few functions that every item passes through: g++ stops inlining them if a translation unit uses them
 /// often, and then a small optional travels through memory in pieces.
 #define MILLRACE_ALWAYS_INLINE __attribute__((always_inline)) inline
 

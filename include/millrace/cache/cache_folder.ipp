@@ -111,7 +111,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
         return e;
       };
       std::string wrong;
-      for (int tries = 0; tries < 3; ++tries) {  // again, where it is being written
+      for (int tries = 0; tries < 3; ++tries) {  // again, if it is being written
         const entry e = now();
         wrong.clear();
         if (e.slot != slot + 1 || e.filled == 0) break;

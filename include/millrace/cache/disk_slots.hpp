@@ -30,7 +30,7 @@
 namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The name of an object in the cache: its URL, and before it, with a line feed between them, the store's endpoint
-/// where the URL does not say it. Objects of two stores that have the same URL are two.
+/// if the URL does not say it. Objects of two stores that have the same URL are two.
 std::string cached_name(const std::string& endpoint, std::string_view url);
 /// Its URL and its endpoint for messages: without secrets.
 std::string shown_name(std::string_view name);
@@ -70,7 +70,7 @@ class url_folders {
 /// request, so that slots that are torn, damaged, another's or being rewritten are misses. A damaged slot and that of
 /// another version of the same block are written anew.
 ///
-/// Once all slots are taken, a block is admitted only where a segment can be given away: one that no process uses, and
+/// Once all slots are taken, a block is admitted only if a segment can be given away: one that no process uses, and
 /// that holds nothing of the folders (in URLs) that this one reads. If several qualify, the one unused for longest is
 /// given away. All that it held are misses from then on. A process uses a segment from the first block of it that it
 /// looks up to its end.
@@ -92,7 +92,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// How many milliseconds a write waits for another one of this process: as long as a disk may take for it.
   static constexpr int own_waits = 30'000;
 
-  /// Makes the folder where it is missing, and a cache of an older format that no process uses anew. `keep_free`: the
+  /// Makes the folder if it is missing, and a cache of an older format that no process uses anew. `keep_free`: the
   /// share of the file system that stays free. It waits while another process opens or grows the same folder: up to 2 s
   /// with `wait`, else 0.1 s; then that is EAGAIN.
   static std::shared_ptr<disk_slots> open(std::string directory, std::uint64_t bytes, double keep_free, bool wait);
@@ -139,7 +139,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     int error = 0;            ///< errno of a read that failed
   };
 
-  /// Bytes [offset, offset + length) of a version, all of them or none. Their sums are in the slab where it has any.
+  /// Bytes [offset, offset + length) of a version, all of them or none. Their sums are in the slab if it has any.
   MILLRACE_COROUTINE task<reading> read(cached_version wanted, std::uint64_t offset, std::size_t length,
                                         slab_pool slabs);
 
@@ -201,7 +201,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     /// The CRC-32C of all of them, as they agreed with the store's checksum; nothing: the store keeps none.
     std::optional<std::uint32_t> crc;
   };
-  /// That, where the index has all blocks of a version: so the store need not be asked for its checksum. Nothing where
+  /// That, if the index has all blocks of a version: so the store need not be asked for its checksum. Nothing if
   /// it must be. The bytes may still come from the store: they have to have the CRC.
   std::optional<comparison> compared(const cached_version& version) const;
   /// Notes it, for compared().
@@ -352,7 +352,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   MILLRACE_COROUTINE task<int> take_slots(const std::string& name, std::vector<block_part*>& without,
                                           std::size_t& given);
   MILLRACE_COROUTINE task<int> grow(std::uint64_t slots);
-  /// Gives a segment away, where one may be: its slots are those between `c.again` and `c.again_end` then.
+  /// Gives a segment away, if one may be: its slots are those between `c.again` and `c.again_end` then.
   MILLRACE_COROUTINE task<int> give_segment(cursor& c);
 
   const own_process process_;

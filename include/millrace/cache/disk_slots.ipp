@@ -486,7 +486,7 @@ MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
   head.slots.crc = head.slots.sum();
   ::unlinkat(folder_.get(), "index.new", 0);
   index_ = owned_fd(::openat(folder_.get(), "index.new", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  // Allocated where the file system can, so that it is now that the disk is full, and not at any entry.
+  // Allocated if the file system can, so that it is now that the disk is full, and not at any entry.
   const auto size = static_cast<off_t>(begin_entries());
   errno = EFBIG;
   if (index_.get() < 0 || beyond_file_limit(begin_entries()) ||
@@ -522,7 +522,7 @@ MILLRACE_INLINE disk_slots::place disk_slots::mark_of(const std::string& name) c
 }
 
 /// The entry of a key; or, with slot 0, the first that is free for it; nothing if none is. `to_insert`, under the
-/// lock of allocation: one that is void, or a mark, is free where no other is.
+/// lock of allocation: one that is void, or a mark, is free if no other is.
 MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p, bool to_insert) const {
   entry all[window];
   const auto from = static_cast<off_t>(entries_at_ + p.home * sizeof(entry));
@@ -574,7 +574,7 @@ MILLRACE_INLINE std::uint64_t disk_slots::listed_bytes(const std::string& name, 
   return bytes;
 }
 
-/// False with errno where it cannot.
+/// False with errno if it cannot.
 MILLRACE_INLINE bool disk_slots::write_index(const void* data, std::size_t size, std::uint64_t offset) const noexcept {
   errno = EFBIG;
   if (beyond_file_limit(offset + size)) return false;

@@ -227,7 +227,7 @@ class next_awaiter {
   template <class Consumer>
   void await_suspend(std::coroutine_handle<Consumer> consumer) {
     generator_.wait(generator_.handle(), consumer, consumer.promise());
-    waits_ = true;  // not before: where that throws, another next() waits
+    waits_ = true;  // not before: if that throws, another next() waits
   }
   MILLRACE_ALWAYS_INLINE Result await_resume() {
     T* const item = MILLRACE_LIKELY(item_ != nullptr) ? item_ : take_later();

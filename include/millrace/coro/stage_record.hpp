@@ -19,8 +19,8 @@ class stage_recorder;
 
 /// The metrics of one stage of a running pipeline. Only shown: nothing is decided by them. Written by the loop's
 /// thread, readable from any thread at any moment (the set is no snapshot). Counts are exact. Times are nanoseconds of
-/// the executor's metrics_clock: exact on virtual time and where turns are long; right to about 1% of the run, after
-/// some seconds, where they are short.
+/// the executor's metrics_clock: exact on virtual time and if turns are long; right to about 1% of the run, after
+/// some seconds, if they are short.
 ///
 /// A stage is *busy* (its code runs on the loop), *starved* (it asked a stage before it and waits), *blocked* (it has
 /// yielded an item and is not asked for the next one), or waiting for its own I/O or pool jobs:
@@ -45,7 +45,7 @@ class stage_record {
   stage_recorder* const owner;
   counter items{0};       ///< yielded to the next stage
   counter failed{0};      ///< left out by the stage's failure_policy
-  counter bytes{0};       ///< of those items, where their type has byte_size()
+  counter bytes{0};       ///< of those items, if their type has byte_size()
   counter read{0};        ///< bytes that it has read from a store, for fetch()
   counter reread{0};      ///< parts that it has read again because they had come damaged
   counter busy_ns{0};     ///< on the loop thread
@@ -141,7 +141,7 @@ class stage_record {
 
   // ---- since the end of start-up
 
-  /// Nanoseconds since mark(), or in all where it was not called.
+  /// Nanoseconds since mark(), or in all if it was not called.
   class times {
    public:
     std::int64_t busy = 0, pool = 0, starved = 0, asked = 0, blocked = 0;

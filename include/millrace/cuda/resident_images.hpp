@@ -189,7 +189,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
 /// wait for the stream of the copies, and freeing may wait for the device.
 ///
 /// Concurrency: any threads; two runs that miss the same image at the same time both decode it. Errors: those of the
-/// device that it is made of; configuration_error where .bytes is 0; cuda::error, which says how much was wanted, where
+/// device that it is made of; configuration_error if .bytes is 0; cuda::error, which says how much was wanted, if
 /// there is less memory than .bytes. A batch with a corrupt image is not kept.
 template <std::derived_from<stream_device> Inner>
 class MILLRACE_CUDA_DEFAULT_STREAM resident_images : public Inner {

@@ -27,8 +27,8 @@ class file_mapping;
 class array {
  public:
   array() = default;
-  /// The elements are those of `data`, in the order of this machine. Copies them where they are not aligned. Throws
-  /// decode_error where `data` has another size than type and shape say.
+  /// The elements are those of `data`, in the order of this machine. Copies them if they are not aligned. Throws
+  /// decode_error if `data` has another size than type and shape say.
   array(const bytes& data, dtype type, const shape& dims, const where& at = where());
   /// Takes the elements over, without a copy: `array(std::move(x), {60'000, 28, 28})`. Throws as above.
   template <class T>
@@ -122,7 +122,7 @@ array parse_raw(const bytes& data, dtype type, const where& at = where());
 array map_npy(const std::string& path);
 /// Maps a file without a header, as ndarray.tofile() writes it: `map_raw("x.bin", dtype::f32, {60'000, 784})`,
 /// little-endian and row-major, from byte `offset` on. decode_error unless the file ends where the array does, and
-/// where `offset` is no multiple of an element.
+/// if `offset` is no multiple of an element.
 array map_raw(const std::string& path, dtype type, const shape& dims, std::uint64_t offset = 0);
 
 /// Arrays with equally many rows, each of which is a sample:
@@ -133,7 +133,7 @@ array map_raw(const std::string& path, dtype type, const shape& dims, std::uint6
 /// read_arrays() gives them type and shape. Copies share the memory, too.
 class arrays {
  public:
-  /// Throws configuration_error, which names the arrays, where they have no rows or different numbers of them, and for
+  /// Throws configuration_error, which names the arrays, if they have no rows or different numbers of them, and for
   /// a name that is empty or stands twice.
   explicit arrays(std::vector<named_array> all);
 
@@ -149,8 +149,8 @@ class arrays {
   /// but surely another one if these differ. Never 0. Pages of a mapped one that cannot be read are left out: that is
   /// an error of its rows.
   std::uint64_t contents() const;
-  /// Reads the pages of rows that are in mapped files, where they are not in memory. `stretches`: the first row and the
-  /// one after the last, of each stretch of neighbours. io_error, which names the file, where that fails.
+  /// Reads the pages of rows that are in mapped files, if they are not in memory. `stretches`: the first row and the
+  /// one after the last, of each stretch of neighbours. io_error, which names the file, if that fails.
   void read_in(const std::vector<std::uint64_t>& stretches) const;
 
  private:

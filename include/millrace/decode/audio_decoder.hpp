@@ -25,7 +25,7 @@ enum class audio_crop : std::uint8_t {
 
 /// The form of decoded recordings: see audio_decoder and decode_audio().
 struct audio_options {
-  int rate = 0;                         ///< frames a second, resampled where a recording has another; 0: as it is
+  int rate = 0;                         ///< frames a second, resampled if a recording has another; 0: as it is
   int channels = 0;                     ///< 1: the mean of all; 2: one becomes two; 0: as they are
   double seconds = 0;                   ///< the most that is taken of a recording; 0: all of it
   audio_crop crop = audio_crop::start;  ///< the part that is taken of a longer one

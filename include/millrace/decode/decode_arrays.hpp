@@ -32,7 +32,7 @@ namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 
-/// `Storage` is storage. A template, so that it is not emitted where it is not used.
+/// `Storage` is storage. A template, so that it is not emitted if it is not used.
 template <class Storage>
 task<array> read_npy_of(std::shared_ptr<const Storage> store, std::string url) {
   const where at{shard(url).shown(), std::nullopt, {}};
@@ -55,7 +55,7 @@ task<array> read_npy(const Store& store, std::string url) {
 }
 
 /// A sample whose arrays are read: made by decode_arrays(). Batches of them have a field for each array, under its
-/// name, "label" (i64) where there is a field "cls", keys, and tags<origin>(). Arrays that have one name have one type
+/// name, "label" (i64) if there is a field "cls", keys, and tags<origin>(). Arrays that have one name have one type
 /// and shape in all samples.
 class array_sample {
  public:
@@ -64,7 +64,7 @@ class array_sample {
   std::vector<unread_array> unread;  ///< of archives: there is no tensor for them, and batches leave them out
   std::optional<std::int64_t> label;
 
-  /// The array of that name; a decode_error that names the sample where there is none, and why it was not read.
+  /// The array of that name; a decode_error that names the sample if there is none, and why it was not read.
   const array& operator[](std::string_view name) const;
 
   friend const sample& place_of(const array_sample& a) noexcept { return a.of; }

@@ -17,8 +17,8 @@
 namespace millrace::inline MILLRACE_ABI {
 
 /// A sample whose recording is decoded: made by decode_audio(). Batches of them have the fields "audio" (f32 or i16;
-/// samples x frames, and x channels where audio_options::channels is not 1), "audio_lengths" (i64: how many frames were
-/// recorded), where audio_options::label names a field "label" (i64); keys, and tags<origin>(). Recordings of one
+/// samples x frames, and x channels if audio_options::channels is not 1), "audio_lengths" (i64: how many frames were
+/// recorded), if audio_options::label names a field "label" (i64); keys, and tags<origin>(). Recordings of one
 /// length by the options (.seconds with .fill) make batches of one shape; others are padded to the longest of their
 /// batch, or as audio_options::pad says.
 class audio_sample {

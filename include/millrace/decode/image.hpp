@@ -63,7 +63,7 @@ struct none_type {};
 inline constexpr none_type none;
 
 /// The middle, with the tensor's aspect ratio, as large as fits, times `fraction`. Resizing the shorter side to 256
-/// and taking the 224x224 in the middle is a fraction of 224.0 / 256. Pixels beside it count where the filter reaches
+/// and taking the 224x224 in the middle is a fraction of 224.0 / 256. Pixels beside it count if the filter reaches
 /// them.
 struct center {
   double fraction = 1;
@@ -189,7 +189,7 @@ struct image_options {
   ::std::array<float, 3> mean = {0, 0, 0};  ///< of red, green and blue; for the floating-point types
   ::std::array<float, 3> std = {1, 1, 1};
   bool upright = true;          ///< turns images as their EXIF orientation says
-  bool reduced_jpegs = true;    ///< decodes JPEGs at 1/2, 1/4 or 1/8 where that is still 1.5 times the wanted size
+  bool reduced_jpegs = true;    ///< decodes JPEGs at 1/2, 1/4 or 1/8 if that is still 1.5 times the wanted size
   bool tolerate_corruption = false;                   ///< accepts JPEGs with corrupt data; else they are an error
   std::uint64_t max_pixels = std::uint64_t(1) << 28;  ///< larger images are refused before memory is allocated for them
   /// Memory of whole images that are gone is kept for the next ones, up to so many bytes, by a decoder and its copies

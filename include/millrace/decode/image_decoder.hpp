@@ -83,7 +83,7 @@ using linked_formats = formats_of<linked_jpeg, linked_png, linked_webp>;
 #endif
 
 /// A resize: the pixels in `box`, of `columns` x `rows`, become `width` x `height` pixels. The filter reaches
-/// pixels beside the box where there are any; beside the image there are none, and the others weigh the more.
+/// pixels beside the box if there are any; beside the image there are none, and the others weigh the more.
 class resize_geometry {
  public:
   int columns = 0, rows = 0;
@@ -93,7 +93,7 @@ class resize_geometry {
   friend bool operator==(const resize_geometry&, const resize_geometry&) noexcept = default;
 };
 
-/// Resizes images of three channels of 8 bits, as Pillow does: the filter's weights, wider where the image becomes
+/// Resizes images of three channels of 8 bits, as Pillow does: the filter's weights, wider if the image becomes
 /// smaller, first along the rows and then along the columns. Keeps its memory for the next image and, for one of the
 /// same geometry, the weights. Whole numbers: the result is the same to the bit on every processor. One thread at a
 /// time.
@@ -261,7 +261,7 @@ class pixel_writer {
   /// True if multiplication and addition give the very values of the table: it is rounded once more, so with some means
   /// they do not.
   bool is_linear() const;
-  /// By vectors, where the processor has them; returns how many of the row's pixels.
+  /// By vectors, if the processor has them; returns how many of the row's pixels.
   std::size_t store_vectors(void* tensor, std::size_t width, std::size_t height, std::size_t y,
                             const std::uint8_t* const* channels, bool mirrored) const noexcept;
 

@@ -50,7 +50,7 @@ class resize_weights {
   static constexpr int bits = 14;  // of a weight of 1: bicubic ones go up to 1.3
 
   /// Pixels `from` to `to` of `size` become `count`, as in Pillow: beside the image there are none, and the others
-  /// weigh the more. Takes a multiple of `multiple` neighbours, where the image has so many.
+  /// weigh the more. Takes a multiple of `multiple` neighbours, if the image has so many.
   void prepare(int size, double from, double to, int count, image_filter filter, int multiple) {
     const double scale = (to - from) / count;
     const double wide = std::max(1.0, scale);
@@ -181,7 +181,7 @@ struct resizer::state {
   }
 
   bool may_use_vectors = false;
-  bool vectors = false;  // across: not where the image has fewer pixels than they take
+  bool vectors = false;  // across: not if the image has fewer pixels than they take
   bool prepared = false;
   resize_geometry geometry;
   resize_weights horizontal, down;

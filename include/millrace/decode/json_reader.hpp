@@ -160,7 +160,7 @@ class json_element {
   bool& broken_;
 };
 
-/// The name of a member, after its escapes; the byte 0xff, no UTF-8, where it has half of a surrogate pair.
+/// The name of a member, after its escapes; the byte 0xff, no UTF-8, if it has half of a surrogate pair.
 inline std::string_view json_name(simdjson::ondemand::field& field, bool& broken) {
   const char* const begin = field.key().raw();
   const char* end = begin;

@@ -46,7 +46,7 @@ std::vector<named_array> parse_npz(const bytes& file, const std::vector<std::str
                                    std::uint64_t most = GiB);
 
 namespace detail {
-/// read_npz(); where `all` is false, names that are not there or not read are no error.
+/// read_npz(); if `all` is false, names that are not there or not read are no error.
 npz_arrays read_picked(const bytes& file, const std::vector<std::string>& names, bool all, const where& at,
                        std::uint64_t most);
 /// Names the arrays that are not read in the log, each once.

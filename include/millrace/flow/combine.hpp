@@ -187,7 +187,7 @@ stream<std::tuple<Ts...>> make_zip(const char* name, bool equal, stream<Ts>... s
 /// A stream of tuples, one item of each source in each: `zip(images, labels)`. It ends with the source that ends first;
 /// items that earlier sources gave for that tuple are dropped.
 ///
-/// The sources are asked one after the other: where they should work at the same time, give each a buffer(). An
+/// The sources are asked one after the other: if they should work at the same time, give each a buffer(). An
 /// exception of a source is passed on.
 template <class... Sources>
   requires(sizeof...(Sources) > 0 && (detail::is_source_v<Sources> && ...))

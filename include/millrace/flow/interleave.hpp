@@ -249,8 +249,8 @@ class interleave_stage : public detail::library_stage {
 /// before, in its turn, and stops all others. An exception of the stream of generators is thrown in the turn of the
 /// generator that is missing (in order of arrival: when the open ones have ended). `.failures` applies to exceptions of
 /// generators, and counts generators; an exception of the stream of generators always ends it. In order, items of two
-/// epochs do not mix, where they carry an epoch_mark: a generator that has come to the next epoch waits until all are
-/// there. A generator whose stages declare more than `.inner_bytes`, where that is stated, is a configuration_error in
+/// epochs do not mix, if they carry an epoch_mark: a generator that has come to the next epoch waits until all are
+/// there. A generator whose stages declare more than `.inner_bytes`, if that is stated, is a configuration_error in
 /// its turn. Dropping the stage drops everything. Throws configuration_error if `.width` or `.ahead` is 0.
 inline interleave_stage interleave(interleave_options options = {}) { return interleave_stage(options); }
 

@@ -265,7 +265,7 @@ class named_stage : public detail::library_stage {
 };
 
 /// `source | named("augment", stage)`: gives a stage a name in the stage table. The stages of the library name
-/// themselves and can be renamed; one of the user's without a name is "stage 3" where it is the third in the table. A
+/// themselves and can be renamed; one of the user's without a name is "stage 3" if it is the third in the table. A
 /// generator that a stage makes and asks outside of a pipe counts as part of that stage. `name` must be a literal or
 /// live as long as the run.
 template <class Stage>

@@ -80,7 +80,7 @@ enum class place_effect : unsigned char {
   splits,        ///< makes batches, on each rank as many as its items give
   expands,       ///< makes another number of items of each, and says in their marks how far it is
   counts_parts,  ///< see stream::windowed()
-  counts_steps,  ///< see stream::counting(); `number` is 1 where a later stage may count in its place
+  counts_steps,  ///< see stream::counting(); `number` is 1 if a later stage may count in its place
   evens,         ///< gives all ranks equally many batches of `number` items
   reorders,      ///< yields items in another order, so that there is no state
   recounts,      ///< counts its items from where the run begins, so that there is no state

@@ -169,7 +169,7 @@ class engine final : public executor_service {
   /// the others wait for the next one, so that messages to the loop need not wait for all of them.
   static constexpr std::size_t turn_limit = 32 * MiB;
   /// `n` bytes have been delivered. The first ones in a new slab use up a turn: the kernel makes a huge page for them,
-  /// which may take longer than to receive all that fits there (5 ms where it gets the memory from its host first).
+  /// which may take longer than to receive all that fits there (5 ms if it gets the memory from its host first).
   void took(std::size_t n, bool new_memory) noexcept;
 
   /// Calls who->next_turn() in the next turn of the loop.
@@ -269,7 +269,7 @@ class engine final : public executor_service {
   CURLSH* share_ = nullptr;
   time_point look_ups_since_{};
   unsigned look_ups_ = 0;  // since then
-  detail::addresses own_addresses_;  // where there is no runtime
+  detail::addresses own_addresses_;  // if there is no runtime
   detail::addresses& addresses_;
   std::vector<std::unique_ptr<socket_watch>> sockets_;  // by descriptor: they are small numbers
   std::unique_ptr<socket_watch> retired_;               // the first of a list

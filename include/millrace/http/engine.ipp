@@ -718,7 +718,7 @@ MILLRACE_INLINE void transfer::configure() {
     set(CURLOPT_CAINFO, transport_->ca_file.c_str());
     set(CURLOPT_PROXY_CAINFO, transport_->ca_file.c_str());
   } else if (missing_system_authorities() != nullptr) {
-    // libcurl refuses every connection where its file is missing, also where a directory has the authorities.
+    // libcurl refuses every connection if its file is missing, also if a directory has the authorities.
     set(CURLOPT_CAINFO, static_cast<const char*>(nullptr));
     set(CURLOPT_PROXY_CAINFO, static_cast<const char*>(nullptr));
   }

@@ -82,7 +82,7 @@ class exchange {
   /// The proxy that an answer over plain HTTP may be of, without its user and password; empty: there is none on the
   /// way.
   std::string proxy() const { return transfer_->proxy(); }
-  /// The answer is a failure of the address that it came from, `what` for the log: where others of the host do not fail
+  /// The answer is a failure of the address that it came from, `what` for the log: if others of the host do not fail
   /// connections pass it over. All that are without a doubt (5xx but 501, 503 and 505; a broken or invalid answer, none
   /// in time) count by themselves.
   void blame(const char* what) noexcept { transfer_->blame(what); }

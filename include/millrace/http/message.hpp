@@ -136,7 +136,7 @@ class response_head {
   /// Checked against the request when that had a range and the status is 206.
   std::optional<content_range> range;
 
-  /// The ETag, quotes included (also where the server left them out); empty when there is none.
+  /// The ETag, quotes included (also if the server left them out); empty when there is none.
   std::string etag() const {
     const std::string* value = fields.find("etag");
     return value == nullptr ? std::string() : millrace::detail::quoted_etag(*value);

@@ -101,7 +101,7 @@ struct file_part {
 };
 
 /// O_DIRECT wants memory, offset and length aligned, to the device's block size as a rule; 4096 suits every device in
-/// use. The ragged head and tail go through the page cache, and all of it where memory and offset do not match.
+/// use. The ragged head and tail go through the page cache, and all of it if memory and offset do not match.
 file_part direct_part(const char* memory, std::size_t length, std::uint64_t offset) noexcept;
 
 /// The result of an open: a descriptor or a negative errno value.
@@ -120,7 +120,7 @@ struct file_options {
   bool write = false;     ///< open for reading and writing
   bool create = false;    ///< with write: make the file when it does not exist
   bool truncate = false;  ///< with write: empty it
-  /// Goes past the page cache (O_DIRECT) for the aligned part of each transfer, where the file system allows it: for
+  /// Goes past the page cache (O_DIRECT) for the aligned part of each transfer, if the file system allows it: for
   /// data read once and larger than memory. Buffers of a slab pool are aligned.
   bool direct = false;
   unsigned mode = 0644;  ///< permissions of a file that is created, before the umask
@@ -130,7 +130,7 @@ struct file_options {
 ///
 /// Works on executors that are event loops; any number of operations may be under way at once. Lifetime: file and
 /// buffer must outlive the await, not the operation: that keeps the descriptor and the memory it works on. Dropping an
-/// await orphans the operation: it is cancelled where the kernel can, and executor::drain() waits for its end; how much
+/// await orphans the operation: it is cancelled if the kernel can, and executor::drain() waits for its end; how much
 /// of a dropped write was written is not known. Destroying the file closes it without a report: after writing, await
 /// close(). Errors: io_error with path, byte offset and errno; usage_error when it is not open.
 class file {

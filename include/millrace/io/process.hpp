@@ -79,7 +79,7 @@ class either_readable {
 class child_process {
  public:
   child_process() noexcept = default;
-  /// Takes over `pidfd`, -1 where the kernel gave none.
+  /// Takes over `pidfd`, -1 if the kernel gave none.
   child_process(pid_t pid, int pidfd) noexcept : pid_(pid), pidfd_(pidfd) {}
   child_process(child_process&& other) noexcept
       : pid_(std::exchange(other.pid_, -1)), pidfd_(std::exchange(other.pidfd_, -1)) {}

@@ -113,7 +113,7 @@ class file_operation {
 };
 
 /// An executor that waits in the kernel: descriptors and files, besides the executor's timers and inbox. Made by
-/// make_event_loop(): an io_uring ring where the kernel provides one, else epoll.
+/// make_event_loop(): an io_uring ring if the kernel provides one, else epoll.
 ///
 /// Concurrency: everything is for the thread that runs the loop, except executor::post_remote(). The thread may change
 /// between runs while no file operation is under way. Destroying the loop waits for the file operations that the kernel

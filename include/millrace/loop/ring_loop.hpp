@@ -129,7 +129,7 @@ class ring_loop final : public event_loop {
  public:
   using flavour = detail::ring::flavour;
 
-  /// Null, with the errno value in `refused`, where the kernel gives no ring. Throws io_error when there are no
+  /// Null, with the errno value in `refused`, if the kernel gives no ring. Throws io_error when there are no
   /// descriptors left. `best` is lowered until the kernel agrees.
   static std::unique_ptr<ring_loop> try_make(const loop_options& o, int& refused, flavour best = flavour::deferred);
   MILLRACE_INLINE ~ring_loop() override;

@@ -147,7 +147,7 @@ class writable_bytes {
   bytes share(std::size_t offset, std::size_t length) const;
 
   /// Call before, or while, bytes [offset, offset + length) are written, which are those at `data`: they are summed,
-  /// where the memory is of slab_pool::summed().
+  /// if the memory is of slab_pool::summed().
   void note_filled(std::size_t offset, const char* data, std::size_t length) noexcept {
     if (owner_ != nullptr && owner_->sums != nullptr) sum(offset, data, length);
   }
@@ -158,7 +158,7 @@ class writable_bytes {
   /// Takes over one reference. For the library's own pools.
   explicit writable_bytes(detail::block* owner) noexcept : owner_(owner) {}
 
-  /// In place of that, where the CRC-32C of these bytes is known. `offset` is a multiple of 4 KiB, and `length` is 4
+  /// In place of that, if the CRC-32C of these bytes is known. `offset` is a multiple of 4 KiB, and `length` is 4
   /// KiB, or less at the end of the filled part.
   void note_filled(std::size_t offset, std::uint32_t crc, std::size_t length) noexcept {
     if (owner_ != nullptr && owner_->sums != nullptr) sum(offset, crc, length);

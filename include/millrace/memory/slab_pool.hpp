@@ -25,7 +25,7 @@ class slab_source {
   virtual void free(void* memory, std::size_t size) noexcept = 0;
 };
 
-/// Anonymous pages, huge where the kernel gives them. The kernel allocates each page when it is first written: an
+/// Anonymous pages, huge if the kernel gives them. The kernel allocates each page when it is first written: an
 /// unused page takes no memory, and a slab that has been filled once causes no more page faults.
 class plain_slab_source final : public slab_source {
  public:

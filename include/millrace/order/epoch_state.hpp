@@ -48,15 +48,15 @@ class epoch_state {
   std::uint64_t position = 0;  ///< samples of the epoch that have been taken
   std::uint64_t tracks = 0;
   std::uint64_t slice = 0;
-  std::uint64_t hosts = 1;  ///< order_options::hosts; left out of the text where it is 1
+  std::uint64_t hosts = 1;  ///< order_options::hosts; left out of the text if it is 1
   hash128 index;  ///< index_set::digest()
   /// For arrays: a hash of their contents (arrays::contents()). A training goes on with others, and the log says so.
-  /// Left out of the text where there are none.
+  /// Left out of the text if there are none.
   std::uint64_t contents = 0;
-  /// For a mix of data sets: its parts and weights, as a text. Left out of the text where there is one data set.
+  /// For a mix of data sets: its parts and weights, as a text. Left out of the text if there is one data set.
   std::string mix;
   /// Batches that were taken of the window of bucket_by_length() that begins here, or tokens of the documents that
-  /// pack() had from here, and the number that identifies that window. Left out of the text where there are none.
+  /// pack() had from here, and the number that identifies that window. Left out of the text if there are none.
   std::uint64_t taken = 0;
   std::uint64_t window = 0;
   /// With several ranks after pack(): the rank that this state is for. Left out if it is for all.
@@ -66,7 +66,7 @@ class epoch_state {
   /// them. 0: not known, and left out of the text.
   std::uint64_t steps = 0;
   /// Samples before this position that could not be read by the rank that wrote the state, by the numbers of their
-  /// shards: of those that lost most. Left out of the text where there are none.
+  /// shards: of those that lost most. Left out of the text if there are none.
   std::map<std::uint64_t, std::uint64_t> holes;
   std::uint64_t other_holes = 0;  ///< of all other shards
 

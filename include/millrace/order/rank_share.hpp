@@ -48,7 +48,7 @@ inline std::uint64_t steps_from(std::uint64_t samples, std::uint64_t begin, std:
 ///
 /// With several hosts (order_options::hosts) the ranks of one are neighbours, those of the first host the first ones.
 /// Host h takes the positions g with g mod hosts = h, so its tracks, and its ranks share these as all ranks do the
-/// tracks where there are no hosts. So the hosts' shares of any full step are equal.
+/// tracks if there are no hosts. So the hosts' shares of any full step are equal.
 ///
 /// A full step gives every rank the same number. In the last one, a rank gets that number, one less, or none, and fills
 /// its batch up with entries of weight 0 (weights()), so that all ranks have equally many batches of equal size.

@@ -34,7 +34,7 @@ struct order_options {
   /// Hosts of which each is the home of its own samples, the same ones in every epoch: 1 to 2^24, a divisor of the
   /// tracks. 1: there are no homes.
   std::uint64_t hosts = 1;
-  /// Slices are the groups of shard_counts::groups(), of whatever length, where there are any; `slice` means nothing
+  /// Slices are the groups of shard_counts::groups(), of whatever length, if there are any; `slice` means nothing
   /// then.
   bool groups = false;
 };
@@ -104,7 +104,7 @@ class sample_order {
   struct placed_slice {
     std::uint64_t number = 0;   ///< tells it from the others
     std::uint64_t on_tape = 0;  ///< its place there
-    /// Samples [begin, begin + length) of the shards laid end to end, and, where that reaches beyond size(), on from
+    /// Samples [begin, begin + length) of the shards laid end to end, and, if that reaches beyond size(), on from
     /// the first sample.
     stretch samples;
   };

@@ -85,7 +85,7 @@ class selected_entries {
   selected_entries(const sample_selection& of, std::uint64_t seed, std::uint64_t epoch) noexcept
       : of_(&of), key_(detail::mix64(detail::key_of(seed, epoch, 4))) {}
 
-  /// The number in the index of entry `x`, below size(). Fast where the entry before was near.
+  /// The number in the index of entry `x`, below size(). Fast if the entry before was near.
   std::uint64_t operator()(std::uint64_t x);
 
  private:

@@ -18,7 +18,7 @@ namespace millrace::inline MILLRACE_ABI {
 struct sample_place {
   std::uint64_t shard = 0;
   std::uint64_t ordinal = 0;
-  std::uint32_t copy = 0;  ///< origin::copy, where it may come several times an epoch
+  std::uint32_t copy = 0;  ///< origin::copy, if it may come several times an epoch
 
   friend bool operator==(const sample_place&, const sample_place&) = default;
 };

@@ -29,7 +29,7 @@ class host_stats {
   std::size_t part = 0;          ///< bytes of one of them, at most
   std::size_t readers = 0;       ///< that there are now
   bool measured = false;         ///< if not, the figures above are initial ones, and those below are 0
-  double first_byte = 0;         ///< seconds from a request to the first byte, where nothing else limits a read
+  double first_byte = 0;         ///< seconds from a request to the first byte, if nothing else limits a read
   double connection_rate = 0;    ///< bytes per second of one connection after that, likewise
   double rate = 0;               ///< bytes per second of all of them, when it was measured last
   read_limit limit = read_limit::none;  ///< when it was measured last

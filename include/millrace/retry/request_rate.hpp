@@ -17,7 +17,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// How many requests of a client may begin in a second, where a store refuses some of them: additive increase,
+/// How many requests of a client may begin in a second, if a store refuses some of them: additive increase,
 /// multiplicative decrease (Chiu and Jain 1989).
 ///
 /// There is no limit until two requests are refused with less than `quiet` successes between them: one refusal alone is
@@ -30,7 +30,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 class request_rate {
  public:
   bool limited() const noexcept { return limit_ < std::numeric_limits<double>::infinity(); }
-  /// Requests in a second; infinity where there is no limit.
+  /// Requests in a second; infinity if there is no limit.
   double limit() const noexcept { return limit_; }
   /// The time at which the next one may begin.
   time_point next() const noexcept { return next_; }
@@ -83,7 +83,7 @@ class request_gate {
   class turn {
    public:
     time_point asked{};  ///< when the request came to the gate
-    time_point begun{};  ///< when it may begin: the same, where nothing holds it back
+    time_point begun{};  ///< when it may begin: the same, if nothing holds it back
   };
   /// Waits until the next request may begin. The gate must outlive the task.
   MILLRACE_COROUTINE task<turn> enter();

@@ -114,7 +114,7 @@ class retry_policy {
   bool out_of_patience() const noexcept { return out_of_patience_; }
 
  private:
-  /// The pause where the store asks for fewer requests; nothing: the patience is at its end.
+  /// The pause if the store asks for fewer requests; nothing: the patience is at its end.
   std::optional<duration> wait_for_store(const failed_attempt& failed, double jitter) noexcept;
   /// The pause before retry number `retries`, with jitter.
   duration pause(duration base, int retries, const failed_attempt& failed, double jitter) const noexcept;

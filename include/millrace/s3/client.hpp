@@ -45,7 +45,7 @@ class client {
 
   /// Configured as the AWS SDKs are: region, endpoint and the rest by config::from_environment, the proxy by the usual
   /// variables (http::proxy_choice), credentials by default_credentials. The configuration files are read now; the
-  /// sources of credentials, and the instance where nothing else names a region, are asked with the first request.
+  /// sources of credentials, and the instance if nothing else names a region, are asked with the first request.
   ///
   /// Requests are anonymous only when that is asked for, `{.anonymous = true}`; without credentials anywhere the first
   /// request throws configuration_error, which says where they were looked for.
@@ -74,7 +74,7 @@ class client {
                                            std::string_view content_type = {}) const;
   // Templates, so that only programs that use them pay for their compilation.
   MILLRACE_COROUTINE task<std::string> put(std::string_view object, bytes body, const put_options& options) const;
-  /// Sink: stores a stream as one object, in parts where it is large, and holds a few parts in memory:
+  /// Sink: stores a stream as one object, in parts if it is large, and holds a few parts in memory:
   /// `co_await s3.put("s3://models/step-1000", written_by(model), {.part = 16 << 20})`. See put_options and put_stream.
   MILLRACE_COROUTINE task<object_info> put(std::string_view object, stream<bytes> content,
                                            const put_options& options = {}) const;

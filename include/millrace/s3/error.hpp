@@ -26,7 +26,7 @@ class error : public millrace::error {
   /// HTTP status; 200 for an error document in an answer that began as a success.
   int status() const noexcept { return status_; }
   /// S3's error code, `NoSuchKey`; empty when the answer had none (a proxy's page). The answer to a HEAD has no body:
-  /// its code is by the status, where it has a field of S3's (`x-amz-request-id`).
+  /// its code is by the status, if it has a field of S3's (`x-amz-request-id`).
   const std::string& code() const noexcept { return code_; }
   /// The store's name for the request in its logs; may be empty.
   const std::string& request_id() const noexcept { return request_id_; }

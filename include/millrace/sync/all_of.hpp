@@ -75,7 +75,7 @@ class all_of_function {
 /// Awaits several tasks at once, until all have ended.
 ///
 /// Each argument is a task, moved in, or another awaitable object (see any_of()). The result is a std::tuple of the
-/// values in the order of the arguments, std::monostate where there is none. A std::vector of tasks gives a std::vector
+/// values in the order of the arguments, std::monostate if there is none. A std::vector of tasks gives a std::vector
 /// of the values, and nothing if they have none.
 ///
 /// Concurrency: all are started through the run queue, in their order, on the executor and in the stage of the awaiting

@@ -60,7 +60,7 @@ class any_of_function {
 /// Awaits several tasks at once; the first that ends counts, the others are dropped.
 ///
 /// Each argument is a task, moved in, or another awaitable object: sleep_for(d), e.wait(), g.next(), the end of a
-/// spawned task. The result is a std::variant with a place for each argument (std::monostate where there is no value),
+/// spawned task. The result is a std::variant with a place for each argument (std::monostate if there is no value),
 /// whose index() tells which one it was. A std::vector of tasks gives an object with `index` and `value`.
 ///
 /// Concurrency: all are started through the run queue, in their order, on the executor and in the stage of the awaiting

@@ -20,7 +20,7 @@ struct entry {
 
   /// The member's path exactly as the archive has it: raw bytes, no conversion, no normalisation.
   std::string name;
-  /// The whole body of a regular file: a slice of the memory fed to the reader, or, where the body was spread over two
+  /// The whole body of a regular file: a slice of the memory fed to the reader, or, if the body was spread over two
   /// or more pieces, memory of its own. Empty for every other type.
   bytes body;
   /// The first block that belongs to this member alone, including its pax and long-name headers. A new reader that

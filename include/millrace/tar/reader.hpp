@@ -204,12 +204,12 @@ namespace millrace::inline MILLRACE_ABI::tar {
 ///
 /// Strictness: headers must have a right checksum, numbers and pax records must parse, and every member must be whole.
 /// Nothing is guessed, and the reader does not search for headers after a broken one. Sparse members and multi-volume
-/// archives are refused. Bytes after the end-of-archive block are not read; where they are not all zeros, warning()
+/// archives are refused. Bytes after the end-of-archive block are not read; if they are not all zeros, warning()
 /// says so, and an object that begins with such a block is no tar, but an ISO 9660 image, for one. Names are raw bytes;
 /// link targets and metadata are checked but not reported.
 ///
 /// Errors: archive_error with the object, the byte offset of the block or record that is wrong (for a cut archive:
-/// where the input ended) and the member where it is known. After an error the reader stays broken: next() throws the
+/// where the input ended) and the member if it is known. After an error the reader stays broken: next() throws the
 /// same again.
 ///
 /// Not thread-safe. Copying is not possible, moving is.

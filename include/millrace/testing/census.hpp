@@ -31,7 +31,7 @@ namespace millrace::inline MILLRACE_ABI::testing {
 ///     CHECK(before.difference() == "");
 ///
 /// Descriptors are counted around a loop (`census before; before.count_descriptors(); { jumping_loop loop; ... }`): a
-/// loop has some of its own, and keeps idle connections; and only where no other thread opens any meanwhile.
+/// loop has some of its own, and keeps idle connections; and only if no other thread opens any meanwhile.
 ///
 /// The destructor aborts with the difference if a test did not check it and something is left; not when an exception
 /// ends the test.

@@ -30,7 +30,7 @@ class deadlock : public std::logic_error {
 
 namespace millrace::inline MILLRACE_ABI::testing::detail {
 
-/// The seed of a shuffled loop, which must be known when a test fails: written to standard error where an
+/// The seed of a shuffled loop, which must be known when a test fails: written to standard error if an
 /// exception ends the loop, as of a REQUIRE that does not hold.
 class seed_note {
  public:
@@ -42,7 +42,7 @@ class seed_note {
     if (!text_.empty() && std::uncaught_exceptions() > exceptions_) std::fprintf(stderr, "%s\n", text_.c_str());
   }
 
-  /// "MILLRACE_SEED=42"; "" where nothing is shuffled.
+  /// "MILLRACE_SEED=42"; "" if nothing is shuffled.
   const std::string& text() const noexcept { return text_; }
   /// Likewise in brackets, after a sentence.
   std::string added_to(const char* sentence) const {
@@ -66,7 +66,7 @@ namespace millrace::inline MILLRACE_ABI::testing {
 ///     loop.run_for(25s);                       // twice so far
 ///
 /// A test asserts elapsed time exactly: `CHECK(loop.elapsed() == 5ms)`. With a seed the ready queue is shuffled. A test
-/// that fails prints the seed, so that it can be replayed with MILLRACE_SEED: where an exception ends the loop (of a
+/// that fails prints the seed, so that it can be replayed with MILLRACE_SEED: if an exception ends the loop (of a
 /// REQUIRE, of the code under test) it is written to standard error, and `deadlock` has it in its text; for a CHECK,
 /// which throws nothing, say `INFO(loop.seed_text())`. Jobs on real threads work too: the loop waits for the announced
 /// ones (at most 10 s of real time, then `deadlock`).

@@ -31,7 +31,7 @@ inline std::atomic<pid_t>* word_of_process() noexcept {
   return word;
 }
 
-/// getpid(2), without a system call where the kernel has the above.
+/// getpid(2), without a system call if the kernel has the above.
 inline pid_t process_id() noexcept {
   std::atomic<pid_t>* const word = word_of_process();
   if (MILLRACE_UNLIKELY(word == nullptr)) return ::getpid();

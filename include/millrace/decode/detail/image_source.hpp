@@ -14,7 +14,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The orientation, 1 to 8, that EXIF data (a TIFF header and its directory; CIPA DC-008) give an image, with the
 /// prefix "Exif\0\0" or without it. The number may be of any numeric type: cameras write SHORT, as the standard says,
-/// and programs LONG and others. 1 where the number is none of these, 0 if the data give none or are damaged.
+/// and programs LONG and others. 1 if the number is none of these, 0 if the data give none or are damaged.
 int exif_orientation(std::string_view data) noexcept;
 
 /// The orientation of an XMP packet (tiff:Orientation as an attribute or an element), which counts if EXIF gives none;
@@ -57,7 +57,7 @@ class image_source {
   /// one is: not after wanted.left.
   virtual void begin(int denominator, const pixel_range& wanted, int& first, int& pixels) = 0;
   /// The next row, from wanted.top on: four bytes a pixel, red, green, blue and one that means nothing; without the
-  /// fourth where `packed`.
+  /// fourth if `packed`.
   virtual void read_row(std::uint8_t* row) = 0;
   /// No more rows are wanted. Throws when the rows that were read were corrupt.
   virtual void finish() = 0;
@@ -68,7 +68,7 @@ class image_source {
   /// True if the open image can have packed rows.
   virtual bool packs() const noexcept { return false; }
 
-  bool packed = false;        ///< rows of three bytes a pixel: to be set before begin(), only where packs()
+  bool packed = false;        ///< rows of three bytes a pixel: to be set before begin(), only if packs()
   int width = 0, height = 0;  ///< as stored
   int orientation = 1;        ///< as EXIF counts
   bool plain_jpeg = false;    ///< see undecoded_image; whatever its orientation

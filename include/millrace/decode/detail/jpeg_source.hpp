@@ -27,7 +27,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A JPEG, by libjpeg-turbo. Rows and columns that are not wanted are only entropy-decoded; rows after the last one are
 /// not read. A warning of libjpeg's is an error if pixels were lost (corrupt or missing data), unless that is
-/// tolerated; where none was, it is an oddity.
+/// tolerated; if none was, it is an oddity.
 class jpeg_source final : public image_source {
  public:
   jpeg_source();

@@ -18,7 +18,7 @@ enum class audio_kind : std::uint8_t { unknown, wav, flac, ogg, mp3, aiff, au, c
 /// The kind of a file by its first bytes, or those after an ID3 tag. `wav` is RIFF, RIFX and RF64.
 audio_kind audio_kind_of(std::string_view file) noexcept;
 
-/// How long the ID3v2 tags (id3.org, id3v2.4.0-structure, 3.1) are that the text begins with; more than all of it where
+/// How long the ID3v2 tags (id3.org, id3v2.4.0-structure, 3.1) are that the text begins with; more than all of it if
 /// the last one is cut.
 std::size_t id3_size(std::string_view text) noexcept;
 

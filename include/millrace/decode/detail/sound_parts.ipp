@@ -328,7 +328,7 @@ inline void find_au_part(std::string_view file, sound_parts& out) {
 /// The header of a FLAC's frame (RFC 9639).
 class flac_frame {
  public:
-  std::uint64_t first = 0;  ///< its number, or of its first value where blocks differ in length
+  std::uint64_t first = 0;  ///< its number, or of its first value if blocks differ in length
   std::uint64_t block = 0;  ///< values of each channel
   bool varies = false;
 
@@ -368,7 +368,7 @@ class flac_frame {
   }
 };
 
-/// How many values of each channel a FLAC has, by its last frame, where these are more than `said`; else 0. `sound`:
+/// How many values of each channel a FLAC has, by its last frame, if these are more than `said`; else 0. `sound`:
 /// the place of its first frame.
 inline std::uint64_t flac_values_beyond(std::string_view file, std::size_t sound, std::uint64_t said) {
   constexpr std::size_t most_frame = 1 << 20;

@@ -101,7 +101,7 @@ class window {
   std::size_t largest_ = 0;
 };
 
-/// The bytes that a stage with a window of `items` items of these types declares: its bound where sizes are known.
+/// The bytes that a stage with a window of `items` items of these types declares: its bound if sizes are known.
 template <class... Types>
 constexpr std::size_t declared_bytes(std::size_t items, std::size_t bytes) noexcept {
   if ((counts_bytes_v<Types> || ...)) return bytes;
@@ -121,7 +121,7 @@ class delivery_window : public window {
     remove_taken();
     return window::room();
   }
-  /// Notified when there may be room; by the stage too, where it removes or resizes an item itself.
+  /// Notified when there may be room; by the stage too, if it removes or resizes an item itself.
   notifier& freed() noexcept { return freed_; }
 
   /// An item of `bytes` is about to be yielded. A task that waits for room runs after the consumer has taken it.
@@ -173,7 +173,7 @@ class pump {
   bool ended() const noexcept { return ended_; }
   /// The exception that ended the source, once; null if it ended without one.
   std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
-  /// Throws that, where there is one.
+  /// Throws that, if there is one.
   void rethrow() {
     if (error_) std::rethrow_exception(take_error());
   }

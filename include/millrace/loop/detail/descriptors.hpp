@@ -92,7 +92,7 @@ class epoll_set {
 
   int fd() const noexcept { return fd_.get(); }
 
-  /// Registers `fd`, or changes its registration where `tag` is the registered one. Throws io_error (EPERM: a
+  /// Registers `fd`, or changes its registration if `tag` is the registered one. Throws io_error (EPERM: a
   /// descriptor that cannot be polled; EEXIST: it is registered with another tag) or std::bad_alloc, and registers
   /// nothing then.
   void set(int fd, unsigned events, std::uint64_t tag);

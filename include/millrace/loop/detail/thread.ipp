@@ -11,7 +11,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// Takes a thread's right to preempt the thread that wakes it (SCHED_BATCH, sched(7)). Otherwise a training thread that
 /// takes a batch, and thereby wakes the loop, loses its core for a slice or two: at the 99th percentile it got its next
 /// batch after 5.4 ms, now after 0.03 ms (two cores, both busy). The share of the cores stays the same. A policy that
-/// the program has chosen is left alone, and so is the thread where the kernel refuses.
+/// the program has chosen is left alone, and so is the thread if the kernel refuses.
 MILLRACE_INLINE void let_waker_run(pthread_t thread) noexcept {
   int policy = 0;
   sched_param parameters{};

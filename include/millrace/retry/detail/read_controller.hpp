@@ -50,7 +50,7 @@ class read_controller {
   bool at_bytes() const noexcept;
   /// The latest limit seen.
   read_limit limit() const noexcept;
-  /// Seconds to the first byte, and bytes in a second of one connection, where nothing else limits a read; bytes in a
+  /// Seconds to the first byte, and bytes in a second of one connection, if nothing else limits a read; bytes in a
   /// second of all, as they were seen last.
   double first_byte() const noexcept { return first_; }
   double connection_rate() const noexcept { return rate_; }
@@ -83,14 +83,14 @@ class read_controller {
 
   /// How long reads are at least: `longest` after held_back(), a half when that is `patient` ago, then a quarter, ...
   std::size_t shortest() const noexcept;
-  /// Takes the mean size of objects, where nearly all reads of the interval were of whole ones. Returns whether that is
+  /// Takes the mean size of objects, if nearly all reads of the interval were of whole ones. Returns whether that is
   /// so now and was not before, or the reverse.
   bool learn_size() noexcept;
-  /// Bytes in a second that one read of this length brings where nothing limits it.
+  /// Bytes in a second that one read of this length brings if nothing limits it.
   double alone(double bytes) const noexcept { return bytes / (first_ + bytes / rate_); }
   /// Mean rate of one connection in the interval, in bytes per second after the first byte.
   double body_rate() const noexcept { return bytes_ / (bodies_ < 1e-6 ? 1e-6 : bodies_); }
-  /// How long reads are where parts are of this length: objects may be shorter.
+  /// How long reads are if parts are of this length: objects may be shorter.
   double length(std::size_t part) const noexcept;
   /// The most reads with parts of this length.
   double most(std::size_t part) const noexcept;
@@ -121,7 +121,7 @@ class read_controller {
   double together_ = 0;  // likewise, of all connections in flight then
   double length_ = 0;    // the mean length of the reads that told both
   bool measured_ = false;
-  double object_ = 0;    // the mean size of objects, where most reads are of whole ones; 0: longer than any part
+  double object_ = 0;    // the mean size of objects, if most reads are of whole ones; 0: longer than any part
   time_point latest_{};  // read that finished
   bool scarce_ = false;  // requests have been held back
   time_point held_back_{};
@@ -150,7 +150,7 @@ class read_controller {
     bool guessed;
   } before_{};               // the latest growth
   double grown_from_ = 0;    // rate before it; 0: it was the first one
-  double doubted_rate_ = 0;  // after it, where it brought too little and is measured once more; 0: not yet
+  double doubted_rate_ = 0;  // after it, if it brought too little and is measured once more; 0: not yet
   int useless_growth_ = 0;   // intervals without another one, since growth brought less
   bool more_next_ = false;
   bool blocked_ = false;  // memory is full of reads that wait for their turn

@@ -196,8 +196,8 @@ class host_share {
   /// True if reads are known to be so quick that reading ahead may begin small and double: nothing is lost, and the
   /// first reads do not share the link and the loop with later ones.
   bool is_quick() const noexcept;
-  /// Bytes of all reads that may be in flight, for reading ahead to begin with, where none is longer than `longest`; 0
-  /// where they are quick or not measured.
+  /// Bytes of all reads that may be in flight, for reading ahead to begin with, if none is longer than `longest`; 0
+  /// if they are quick or not measured.
   std::size_t ahead(std::size_t longest = SIZE_MAX) const noexcept;
   /// This reader's reads.
   std::size_t in_flight() const noexcept { return in_flight_; }

@@ -18,7 +18,7 @@ class settings;
 /// The place of the bucket's name in a request.
 enum class addressing {
   automatic,       ///< virtual-hosted at AWS, in the path at a custom endpoint (most S3-alikes need that)
-  virtual_hosted,  ///< in the host name, where the bucket's name and the endpoint allow it
+  virtual_hosted,  ///< in the host name, if the bucket's name and the endpoint allow it
   path,            ///< always in the path
 };
 
@@ -43,7 +43,7 @@ struct config_options {
   std::optional<bool> send_checksums = std::nullopt;
   retry_options retry = {};  ///< pauses and costs of retries; attempts are counted by max_attempts above
   bool requester_pays = false;
-  /// Requests without any authorization: for public data. Counts where credentials would be looked for otherwise, in
+  /// Requests without any authorization: for public data. Counts if credentials would be looked for otherwise, in
   /// client::from_environment.
   bool anonymous = false;
 };
@@ -69,7 +69,7 @@ class config {
   bool global_us_east_1;     ///< AWS_S3_US_EAST_1_REGIONAL_ENDPOINT=legacy: s3.amazonaws.com for us-east-1
   /// AWS_CA_BUNDLE, ca_bundle: path of a PEM file; then the result of http::authority_choice; empty: the system's.
   std::string ca_bundle;
-  std::string ca_directory;  ///< SSL_CERT_DIR, where the file is not AWS's
+  std::string ca_directory;  ///< SSL_CERT_DIR, if the file is not AWS's
   std::string ca_source;     ///< the variable or property that set them; empty: the program
   int max_attempts;          ///< AWS_MAX_ATTEMPTS: the first try counts
   retry_mode retries;        ///< AWS_RETRY_MODE

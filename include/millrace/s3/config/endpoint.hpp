@@ -21,7 +21,7 @@ bool is_host_labels(std::string_view text) noexcept;
 /// Four decimal numbers from 0 to 255.
 bool is_ipv4(std::string_view text) noexcept;
 
-/// True when a bucket's name may be put in front of a host name. Names with dots may only where no TLS certificate has
+/// True when a bucket's name may be put in front of a host name. Names with dots may only if no TLS certificate has
 /// to match: a wildcard covers one label.
 bool is_virtual_hostable_bucket(std::string_view bucket, bool allow_dots) noexcept;
 
@@ -84,7 +84,7 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// The address that requests for one bucket go to, and the region that they are signed for.
 ///
-/// Computed once per bucket by the rules of the AWS SDKs: virtual-hosted where the bucket's name and the certificate
+/// Computed once per bucket by the rules of the AWS SDKs: virtual-hosted if the bucket's name and the certificate
 /// allow it, in the path otherwise. path() gives the very bytes to be signed and sent.
 class endpoint {
  public:

@@ -109,7 +109,7 @@ struct title_words {
 };
 
 /// The words of a title, as botocore splits them (Python's shlex): blanks belong to a word between quotes, `profile "my
-/// team"`. None where a quote is left open.
+/// team"`. None if a quote is left open.
 title_words words_of(std::string_view title);
 
 /// The name after the word `kind`: `foo` of `profile foo`, `my team` of `profile "my team"`. nullopt for another kind,

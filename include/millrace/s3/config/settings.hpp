@@ -156,7 +156,7 @@ class choice {
     throw configuration_error(source_ + " is \"" + value_or_empty() + "\": expected " + expected);
   }
   bool flag(bool otherwise) const;
-  /// True if checksums are used wherever the store supports them (also if nothing is configured), not only where it
+  /// True if checksums are used wherever the store supports them (also if nothing is configured), not only if it
   /// demands them. "Data Integrity Protections for Amazon S3" of the AWS SDKs and Tools Reference Guide.
   bool when_supported() const;
 

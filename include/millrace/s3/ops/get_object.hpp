@@ -114,7 +114,7 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 /// With `if_match` the object must still have that ETag. Transient failures are retried; a body that breaks off is
 /// continued at the next byte, in the same memory, if the store still has that version, else changed_error, with both
 /// ETags. With get_options::size an object of one part is asked for as a whole and compared with the checksum that the
-/// store keeps of it (config::validate_checksums); where it is damaged it is read once more, over another connection,
+/// store keeps of it (config::validate_checksums); if it is damaged it is read once more, over another connection,
 /// and then a checksum_error says whether it was the same both times. With get_options::likely_whole an object that
 /// turns out longer is asked for once more, by its range, over another connection. Parts of an object whose store sends
 /// no ETag are refused. Dropping the task ends the transfer.

@@ -293,7 +293,7 @@ MILLRACE_INLINE void part_download::judge(const http::response_head& head) {
   if (!op_.range) {
     declared_ = body_checksum::of(head.fields);
     const crc_kind kind = declared_ ? declared_->crc() : crc_kind::none;
-    if (partial_.crc.kind() != kind) partial_.crc = running_crc(kind);  // of fewer bytes, where some have come already
+    if (partial_.crc.kind() != kind) partial_.crc = running_crc(kind);  // of fewer bytes, if some have come already
     session_.expect_crc(kind);
   }
   if (!seen_) seen_ = std::move(now);
@@ -327,7 +327,7 @@ MILLRACE_COROUTINE task<object_info> head_once(const session& s, const operation
   co_return info;
 }
 
-/// The object as a whole, where ranges were refused because it is empty.
+/// The object as a whole, if ranges were refused because it is empty.
 MILLRACE_COROUTINE task<object_part> get_empty_once(const session& s, const operation& op) {
   http::body_options small;
   http::exchange x = co_await send(s, op, std::move(small));

@@ -41,7 +41,7 @@ std::optional<std::string> split_point(std::string_view prefix, std::string_view
 ///
 /// The first page comes when the first item is requested, and more when that does not suffice. From then on up to
 /// list_options::ranges ranges of the keys are listed side by side (start-after), up to 64,000 keys ahead of the
-/// consumer. They are joined where the page that ends a range shows the keys that the next one begins with. If it does
+/// consumer. They are joined if the page that ends a range shows the keys that the next one begins with. If it does
 /// not, the rest is listed page after page; if keys do not ascend in a range that start-after began, all keys after the
 /// first range are listed again, page after page. One log line reports that. A store whose order is not that of bytes
 /// may still hide keys from ranges: list_options::ranges is 1 for such a store.

@@ -156,7 +156,7 @@ class key_range {
   std::string seen_;  // an earlier token, moved on at every power of two: no cycle is missed (Brent)
   std::uint64_t pages_ = 0;
   std::uint64_t mark_ = 1;
-  std::uint64_t empty_ = 0;  // pages since the last key; a few are right where many versions have been deleted
+  std::uint64_t empty_ = 0;  // pages since the last key; a few are right if many versions have been deleted
 };
 
 MILLRACE_INLINE void key_range::check(const list_page& page, std::uint64_t most_empty, const operation& op,
@@ -432,7 +432,7 @@ MILLRACE_COROUTINE_BODY task<std::vector<listed_object>> split_listing::next() {
   }
 }
 
-/// The keys of a listing, by hashes of 128 bits: those that come twice are found, also where keys do not ascend.
+/// The keys of a listing, by hashes of 128 bits: those that come twice are found, also if keys do not ascend.
 class given_keys {
  public:
   /// Notes `key`; false if it is there already.

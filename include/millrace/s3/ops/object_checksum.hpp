@@ -44,7 +44,7 @@ class object_checksum {
   /// The version that it is of; may be empty.
   const std::string& etag() const noexcept { return etag_; }
 
-  /// The next bytes of the object, in order. Their CRC is not computed again where `crc` is that (object_part::crc).
+  /// The next bytes of the object, in order. Their CRC is not computed again if `crc` is that (object_part::crc).
   void add(const bytes& data, const running_crc& crc);
   /// After all bytes have been added: throws checksum_error if they are not those of the store. The error has
   /// `delivered`. The object must outlive the task.

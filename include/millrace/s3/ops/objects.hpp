@@ -34,7 +34,7 @@ class object_part {
   bool whole = false;  ///< asked for as a whole, and compared with the checksum that the store keeps, if it keeps one
   duration first_byte{0};  ///< from the request to the head of its answer: of the last request, if there were several
   duration held{0};        ///< before that request, while the store asked for fewer
-  running_crc crc;  ///< of `data`; of kind none, or of fewer bytes, where it was not computed on the way
+  running_crc crc;  ///< of `data`; of kind none, or of fewer bytes, if it was not computed on the way
 };
 
 /// How a part of an object is requested; see get_object_range(). Trivially destructible, so that it may be spelled in
@@ -44,7 +44,7 @@ struct get_options {
   /// store keeps of it.
   std::optional<std::uint64_t> size = std::nullopt;
   /// The size is not known, and is likely at most the length of the part: the object is requested as a whole likewise,
-  /// and by the range where it is longer.
+  /// and by the range if it is longer.
   bool likely_whole = false;
   bool new_connection = false;  ///< the first request has a connection of its own, as those after damage have
 };

@@ -132,7 +132,7 @@ inline void add_fields(operation& op, const http::headers& fields) {
   for (const auto& [name, value] : fields) op.fields.add(name, value);
 }
 
-/// The request is refused where an object of that name exists. It has a connection of its own: libcurl repeats a
+/// The request is refused if an object of that name exists. It has a connection of its own: libcurl repeats a
 /// request that fails on an open one, and a refusal of the second would look like that of the first.
 inline void require_new(operation& op) {
   op.fields.add("if-none-match", "*");

@@ -46,7 +46,7 @@ class object_reader {
   /// object.
   static constexpr std::size_t most_parts = 256;
 
-  /// Reads the object, once more where its bytes do not have the store's checksum.
+  /// Reads the object, once more if its bytes do not have the store's checksum.
   MILLRACE_COROUTINE task<void> read_all();
   MILLRACE_COROUTINE task<void> read_once();
   MILLRACE_COROUTINE task<object_part> read_part(std::uint64_t offset, std::size_t length, slab_pool slabs,
@@ -67,7 +67,7 @@ class object_reader {
   std::size_t limit_ = 0;     // bytes of the object, at most
   char* memory_ = nullptr;    // memory for the object; null while there is none
   writable_bytes made_;
-  bytes small_;               // the whole object, where it is one part and the memory is made here
+  bytes small_;               // the whole object, if it is one part and the memory is made here
   object_info object_;        // as the first part said
   std::uint64_t next_ = 0;    // offset of the next part
   bool again_ = false;        // this is the second reading

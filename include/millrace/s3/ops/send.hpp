@@ -29,7 +29,7 @@ namespace detail {
 
 failed_attempt attempt_that(const error& e) noexcept;
 failed_attempt attempt_that(const http::error& e) noexcept;
-/// Throws `why`, and says so where that is the end of the patience with the store.
+/// Throws `why`, and says so if that is the end of the patience with the store.
 [[noreturn]] void give_up(const retry_policy& policy, const session& s, const std::exception_ptr& why);
 
 }  // namespace detail

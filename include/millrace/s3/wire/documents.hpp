@@ -68,7 +68,7 @@ struct listed_object {
 
   std::string key;                 ///< raw bytes
   std::uint64_t size = 0;          ///< bytes
-  std::string etag;                ///< with its quotes, also where the store leaves them out; may be empty
+  std::string etag;                ///< with its quotes, also if the store leaves them out; may be empty
   std::int64_t last_modified = 0;  ///< unix seconds; 0 when the store does not say
 };
 

@@ -184,8 +184,8 @@ std::unique_ptr<stream_decoder> make_stream_decoder(format kind, window_claim& w
 inline constexpr std::size_t most_zip_header = 30 + 2 * std::size_t(UINT16_MAX);
 
 /// The name of the member whose header (PKWARE APPNOTE 4.3.7) begins `header`, and its extra field: as the archive has
-/// it, or, where Info-ZIP's field 0x7075 (APPNOTE 4.6.9) goes with that name, in UTF-8. Like Python's zipfile, up to a
-/// NUL. libarchive would convert it to the process's locale, and has none where that cannot be done.
+/// it, or, if Info-ZIP's field 0x7075 (APPNOTE 4.6.9) goes with that name, in UTF-8. Like Python's zipfile, up to a
+/// NUL. libarchive would convert it to the process's locale, and has none if that cannot be done.
 std::string zip_name(std::string_view header);
 
 /// Counts the records of a zip's central directory (PKWARE APPNOTE 4.3.12), which follows the members.

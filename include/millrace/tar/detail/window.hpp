@@ -31,7 +31,7 @@ std::optional<std::uint64_t> zstd_window(std::string_view frame) noexcept;
 std::uint64_t xz_dictionary(std::string_view block) noexcept;
 
 /// The memory that unpacking an object needs that begins with `head`: the window of its first zstd frame, the
-/// dictionary of its first xz block or of lzma. 0 for other formats, and where `head` is too short or too damaged to
+/// dictionary of its first xz block or of lzma. 0 for other formats, and if `head` is too short or too damaged to
 /// tell.
 std::uint64_t window_of(format kind, std::string_view head) noexcept;
 

@@ -154,7 +154,7 @@ class store {
     return buckets_.find(name) != buckets_.end();
   }
 
-  /// Stores an object and makes its bucket where there is none. Returns the ETag.
+  /// Stores an object and makes its bucket if there is none. Returns the ETag.
   std::string put(const std::string& bucket, const std::string& key, object o);
   std::string put(const std::string& bucket, const std::string& key, bytes content) {
     return put(bucket, key, object(std::move(content)));

@@ -53,7 +53,7 @@ class stream_socket {
     if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) throw_errno(errno, "fcntl");
   }
 
-  /// A listening IPv4 socket; port 0 lets the kernel choose. Connections use the cubic congestion control where it
+  /// A listening IPv4 socket; port 0 lets the kernel choose. Connections use the cubic congestion control if it
   /// exists: a default of bbr paces loopback traffic and moves the sender's work to the receiver's core.
   static stream_socket listen(const char* address, std::uint16_t port, int backlog = 1024);
 

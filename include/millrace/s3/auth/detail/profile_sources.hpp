@@ -594,7 +594,7 @@ template <class World>
 task<std::string> renew_sso_token(World& world, const settings& s, sso_request what, where at, std::string remedy,
                                   std::optional<sso_token>& token) {
   executor& ex = co_await this_executor();
-  // A refresh token may serve once: it is not spent where the new one has no place.
+  // A refresh token may serve once: it is not spent if the new one has no place.
   if (const int refused = world.new_file_refused(at.object)) {
     co_return "its file cannot be replaced: " + std::generic_category().message(refused);
   }

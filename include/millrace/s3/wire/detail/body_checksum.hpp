@@ -48,12 +48,12 @@ class body_checksum {
     return bytes != 0 && size != 0 && (size - 1) / bytes + 1 == parts_;
   }
 
-  /// The next bytes. `crc` need not be computed again where it is of them and of the kind that is needed.
+  /// The next bytes. `crc` need not be computed again if it is of them and of the kind that is needed.
   void add(std::string_view data, const running_crc& crc = running_crc());
   /// Returns true if the bytes added have this checksum. Ends the adding.
   bool matches();
   /// Returns true if the store has a CRC-32 of `data`, all bytes of the object, which did not match, and calls it
-  /// CRC-32C, as moto does where Python lacks the other one.
+  /// CRC-32C, as moto does if Python lacks the other one.
   bool matches_as_crc32(std::string_view data) const;
   /// True if the checksum that matched is of another algorithm than its name says.
   bool misnamed() const noexcept { return misnamed_; }

@@ -192,7 +192,7 @@ std::uint64_t total(const std::vector<bytes>& slices) noexcept;
 std::vector<bytes> in_chunks(std::vector<bytes> slices, bool cut);
 
 /// The steps on the connection that give the answer `a` with the fault `f`: pure, so that it can be tested without a
-/// socket. The script ends in close where the connection cannot go on.
+/// socket. The script ends in close if the connection cannot go on.
 wire_script make_script(reply a, fault f);
 
 /// State that the connections of a server share; all of it outlives them.
