@@ -337,7 +337,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// The descriptor of a segment, which this process uses from now on. Null if there is none yet, and with error 0 if
   /// it is being given away.
   std::shared_ptr<owned_fd> segment(std::uint64_t number, bool create, int& error);
-  /// That of an entry; null with error 0 if it has been given away.
+  /// The segment of an entry; null with error 0 if it has been given away.
   std::shared_ptr<owned_fd> segment_of(const entry& e, int& error);
   std::uint16_t epoch_of(std::uint64_t segment) const noexcept;
   std::uint16_t read_epoch(std::uint64_t segment) const noexcept;

@@ -101,7 +101,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
     return kept_;
   }
   std::size_t most() const noexcept { return with_.bytes; }
-  /// That it is full, once.
+  /// The line that says that it is full, once; else empty.
   std::string remark() {
     const std::lock_guard lock(mutex_);
     if (!full_ || std::exchange(said_, true)) return std::string();

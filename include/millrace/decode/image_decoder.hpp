@@ -29,7 +29,7 @@ class source_makers {
   maker jpeg = nullptr, png = nullptr, webp = nullptr;
 };
 
-/// In place of a format that the program is not linked with.
+/// Stands for a format that the program is not linked with.
 struct absent_source {};
 
 template <class Jpeg, class Png, class WebP>

@@ -54,9 +54,9 @@ class concurrent_calls {
 
   /// The reason why the next slot in the order of delivery has no result; null if it has one.
   std::exception_ptr take_failure() noexcept { return std::exchange(queue_.front().error, nullptr); }
-  /// And the place of its item.
+  /// The place of its item.
   const item_place& place() const noexcept { return queue_.front().place; }
-  /// And the mark of its item, kept if a result can be an empty entry.
+  /// The mark of its item, kept if a result can be an empty entry.
   const epoch_mark& mark() const noexcept { return queue_.front().mark; }
   /// In order of arrival the next slot in the order of delivery takes the next place. Once for each, before the above.
   void take_place() {

@@ -96,7 +96,7 @@ static_assert(alignof(file_operation) > ring_tag_mask, "the low bits of an opera
 
 inline std::uint64_t ring_data(ring_tag t) noexcept { return static_cast<std::uint64_t>(t); }
 inline std::uint64_t ring_data(const file_operation& op) noexcept { return reinterpret_cast<std::uintptr_t>(&op); }
-/// From the tag of a watch: generation in the upper half, slot (at most 29 bits) in the lower.
+/// Made of a watch's tag: generation in the upper half, slot (at most 29 bits) in the lower.
 inline std::uint64_t ring_data_of_watch(std::uint64_t watch_tag) noexcept {
   return (watch_tag >> 32 << 32) | (watch_tag & 0xffffffffu) << 3 | ring_data(ring_tag::poll);
 }

@@ -34,12 +34,12 @@ class request_rate {
   double limit() const noexcept { return limit_; }
   /// The time at which the next one may begin.
   time_point next() const noexcept { return next_; }
-  /// One begins.
+  /// A request begins.
   void begun(time_point now) noexcept;
-  /// One has been answered, at `now`.
+  /// A request has been answered, at `now`.
   void succeeded(time_point now) noexcept;
-  /// One that began at `begun` is refused. `jitter` is uniform in [0, 1]: clients that are refused together do not go
-  /// on together.
+  /// A request that began at `begun` is refused. `jitter` is uniform in [0, 1]: clients that are refused together do
+  /// not go on together.
   void refused(time_point begun, time_point now, double jitter) noexcept;
 
  private:
@@ -114,7 +114,7 @@ class request_gates final : public executor_service {
     return ex.service<request_gates>();
   }
 
-  /// That of this name; idle ones may be forgotten when there are many.
+  /// The gate of this name; idle ones may be forgotten when there are many.
   std::shared_ptr<request_gate> gate(const std::string& name);
 
   std::size_t size() const noexcept { return gates_.size(); }

@@ -153,7 +153,7 @@ class basic_disk_cache_storage final : public storage {
     state_->protect(name_of(prefix));
     return inner_->list(std::move(prefix));
   }
-  /// And the bytes that wait to be written.
+  /// With the bytes that wait to be written.
   std::size_t keeps() const noexcept override {
     return detail::added(inner_->keeps(), detail::disk_cache_state::most_writing);
   }

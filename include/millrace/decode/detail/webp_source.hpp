@@ -41,7 +41,7 @@ class webp_source final : public image_source {
   static void check(VP8StatusCode status, const char* what);
   void decode_first_frame();
 
-  /// That of the chunk "EXIF", wherever it stands (RFC 9649, section 2.7), else of "XMP ".
+  /// The orientation of the chunk "EXIF", wherever it stands (RFC 9649, section 2.7), else of "XMP ".
   static int orientation_of(std::string_view file) noexcept;
 
   const std::uint8_t* data_ = nullptr;

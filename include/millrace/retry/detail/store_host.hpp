@@ -96,7 +96,7 @@ class store_hosts {
   store_hosts(const store_hosts&) = delete;
   store_hosts& operator=(const store_hosts&) = delete;
 
-  /// That of this name; one without readers may be forgotten when there are many.
+  /// The host of this name; one without readers may be forgotten when there are many.
   std::shared_ptr<store_host> of(const std::string& name);
   /// The hosts that were read from, by name.
   std::vector<host_stats> stats() const;
@@ -236,7 +236,7 @@ class host_shares {
     while (first_ != nullptr) delete std::exchange(first_, first_->next);
   }
 
-  /// That of the host of this name.
+  /// The share of the host of this name.
   host_share& of(const std::string& name);
 
   /// The largest number, of all hosts, of reads that this reader would have in flight if it were the only one.

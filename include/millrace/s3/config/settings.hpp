@@ -34,7 +34,7 @@ class settings {
     files_ = profile_file::parse(config.text, keys.text, location_.config_path, location_.credentials_path);
     named_ = variables.get("AWS_PROFILE").has_value();
   }
-  /// From the files of this machine.
+  /// Read from the files of this machine.
   explicit settings(const environment& variables) : settings(variables, detail::read_small_file) {}
 
   std::optional<std::string> variable(const char* name) const { return variables_.get(name); }
