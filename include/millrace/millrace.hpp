@@ -3,7 +3,7 @@
 #pragma once
 
 /// \file
-/// What a training loop includes: sources, stages, batches, run(). Needs the components s3 and tar. Not in it, each
+/// The header of a training loop: sources, stages, batches, run(). Needs the components s3 and tar. Not in it, each
 /// with a header of its own: images (decode/decode_images.hpp; decode/image_decoder.hpp for one at a time), labels
 /// (decode/parse_label.hpp), recordings (decode/decode_audio.hpp), arrays (decode/decode_arrays.hpp), batches of about
 /// one length (flow/bucket_by_length.hpp), CUDA (millrace_cuda.hpp), web servers (shards/http_storage.hpp), reads that

@@ -13,7 +13,7 @@
 #include <millrace/train/rank_group.hpp>
 
 /// \file
-/// What joins a training under mpirun to the library (component millrace::mpi). Including it, and nothing else of the
+/// Joins a training under mpirun to the library (component millrace::mpi). Including it, and nothing else of the
 /// library, needs MPI.
 
 namespace millrace::inline MILLRACE_ABI {

@@ -46,18 +46,18 @@ namespace millrace::inline MILLRACE_ABI {
 /// that number.
 ///
 /// **Fields** have the names of columns, inside structs with the path to them: `image: {bytes, path}` of Hugging Face
-/// is "image.bytes" and "image.path". Text and binary data are slices of what Arrow has decoded, which they keep alive.
+/// is "image.bytes" and "image.path". Text and binary data are slices of Arrow's decoded memory, which they keep alive.
 /// Numbers are their bytes, little-endian: read_parquet_fields() says of which type, `array(s["box"], dtype::f32, {4})`
 /// makes a tensor of it. Times and dates are the whole numbers that Arrow keeps, booleans a byte, decimals their 16 or
-/// 32 bytes. A fixed-size list is all of its numbers; a list, too, which has as many as its bytes hold. Of a list of
-/// lists "name.offsets" has where each inner list begins, in elements, and where the last one ends, as i64. Texts of a
-/// list are "name", "name#1", "name#2" and on. What is null is no field, nor is an empty list of texts. A null inside
-/// of a list is a decode_error of that sample, and maps and lists of structs are a configuration_error, unless
-/// `columns` leaves them out; so is a column that has a name which is made here ("name#1", "name.offsets", "cls"). All
-/// files have the same fields, whose bytes mean the same: a number of another type, a time of another unit, a decimal
-/// of another scale, and a column that is not there, are a configuration_error that names both files. Text and binary
-/// data are alike, and so is a column of nulls alone to any. A time of type INT96 beyond the years 1677 to 2262, which
-/// are what 64 bits of nanoseconds hold, is a decode_error of that sample.
+/// 32 bytes. A fixed-size list is all of its numbers; a list, too, which has as many as its bytes hold. For a list of
+/// lists, "name.offsets" has the beginning of each inner list, in elements, and the end of the last one, as i64. Texts
+/// of a list are "name", "name#1", "name#2" and on. A null is no field, nor is an empty list of texts. A null inside of
+/// a list is a decode_error of that sample, and maps and lists of structs are a configuration_error, unless `columns`
+/// leaves them out; so is a column that has a name which is made here ("name#1", "name.offsets", "cls"). All files have
+/// the same fields, whose bytes mean the same: a number of another type, a time of another unit, a decimal of another
+/// scale, and a column that is not there, are a configuration_error that names both files. Text and binary data are
+/// alike, and so is a column of nulls alone to any. A time of type INT96 beyond the years 1677 to 2262, which are what
+/// 64 bits of nanoseconds hold, is a decode_error of that sample.
 ///
 /// **The index** is made of the footers: of each file the last 64 KiB are read, and more where the footer is longer;
 /// over a network twice, as they have no checksum. It has the footers: a later run reads none.
@@ -65,13 +65,13 @@ namespace millrace::inline MILLRACE_ABI {
 /// **Reading:** a row group is read, decoded on the runtime's pool and held as a whole: of the chosen columns, by
 /// requests of up to 16 MiB, each of the version that the index is of. Row groups are the slices of the order
 /// (order_options::groups): each is read once an epoch, and once more where a track begins inside of it, and a rank has
-/// as many open as it has tracks. epochs_options::bytes counts what they take when they are decoded, as the footer
-/// says; a group that is beyond it is read all the same, when nothing else is planned. With dataset_options::slice, and
-/// of a subset, slices are as of other formats, and a group is read for each that has a sample of it. Arrow starts no
-/// thread and reads nothing here; while it decodes it may take as much as parquet_options::memory says. Memory of
-/// groups that are gone is kept for the next ones, up to 256 MiB for all datasets of the process. Pages that
-/// have a CRC are compared with it; most writers write none, and then damage is found only where decompressing or
-/// decoding finds it. What is damaged is read once more.
+/// as many open as it has tracks. epochs_options::bytes counts their decoded size, as the footer says; a group that is
+/// beyond it is read all the same, when nothing else is planned. With dataset_options::slice, and of a subset, slices
+/// are as of other formats, and a group is read for each that has a sample of it. Arrow starts no thread and reads
+/// nothing here; while it decodes it may take as much as parquet_options::memory says. Memory of groups that are gone
+/// is kept for the next ones, up to 256 MiB for all datasets of the process. Pages that have a CRC are compared with
+/// it; most writers write none, and then damage is found only where decompressing or decoding finds it. Damaged data is
+/// read once more.
 ///
 /// Errors of data are archive_errors that name the file, the row group and the column. Encrypted files are refused.
 ///
@@ -114,7 +114,7 @@ class parquet_samples final : public sample_group {
   const std::uint64_t first_;
 };
 
-/// What the index has of a file: of each row group with rows its number in the file and its stretches, so that requests
+/// A file's part of the index: of each row group with rows its number in the file and its stretches, so that requests
 /// can be made without Arrow, and the footer.
 class parquet_description {
  public:
@@ -265,7 +265,7 @@ class parquet_end {
  public:
   bytes footer;
   std::uint64_t size = 0;
-  shard object;  // with what the store has said of it
+  shard object;  // with the store's facts about it
 };
 
 /// The footer, with the length and the magic after it. `Storage` is storage: a template, so that it is not emitted
@@ -307,7 +307,7 @@ task<parquet_end> read_parquet_end(std::shared_ptr<const Storage> from, shard ob
   co_return std::move(made);
 }
 
-/// The same of bytes that came twice.
+/// Reads the end twice, and compares.
 template <class Storage>
 task<parquet_end> read_parquet_end_twice(std::shared_ptr<const Storage> from, shard object) {
   const bool once = !from->over_network(object.url);
@@ -378,7 +378,7 @@ class basic_parquet_format final : public shard_format {
   }
 
  private:
-  /// A group's bytes of the index's text are what it takes when it is decoded, in equal parts.
+  /// A group's bytes in the index's text are its decoded size, in equal parts.
   shard_index index_of(const parquet_end& end, const std::string& name) const {
     const parquet_file file(end.footer.view(), end.size, end.object.shown(), options_);
     sample_index_builder made(*this, name);

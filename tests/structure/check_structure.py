@@ -8,7 +8,7 @@
 
 Rules: root, spdx, pragma-once, line-cap, quotes, floor, confinement, cuda-apart, test-kit, flow-io, heavy,
 mutable-global, stderr, bodies, unfinished, conditional-await, curl-waits, environment, macros, self-include,
-sleep, columns, options, sums, words, abi, components.
+sleep, columns, options, sums, words, openings, abi, components.
 Each is explained where it is checked.
 """
 
@@ -110,6 +110,11 @@ WORDS = {
     r"one's own": "your own",
 }
 WORDS_RE = re.compile("|".join(rf"\b(?P<w{i}>{word})\b" for i, word in enumerate(WORDS)).replace(" ", r"\s+"), re.I)
+
+# Comments of headers and bodies are sentences with a subject and a verb, or noun phrases: at most so many of 1,000 of
+# their lines begin with one of these words, which begin a clause that is neither.
+OPENING = re.compile(r"//[/!]?<? ?(?:What|Whether|Of|Where|Those|As|The same)\b")
+OPENINGS = 20
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 COMMENT_OR_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
@@ -431,6 +436,20 @@ def check_words(path, text, report):
         report(text.count("\n", 0, match.start()) + 1, "words", f"{' '.join(match.group().split())}: {instead}")
 
 
+def check_openings(root, findings):
+    comments, found = 0, []
+    for path in sorted((root / "include").rglob("*.?pp")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for match in COMMENT_OR_STRING.finditer(text):
+            if match.group().startswith("//") and "SPDX-" not in match.group():
+                comments += 1
+                if OPENING.match(match.group()):
+                    found.append((path.relative_to(root).as_posix(), text.count("\n", 0, match.start()) + 1, "openings",
+                                  match.group()))
+    if 1000 * len(found) > OPENINGS * max(comments, 1000):
+        findings += found
+
+
 def spdx_ok(text):
     head = [line for line in text.splitlines()[:4] if not line.startswith("#!")]
     return (len(head) >= 2 and "SPDX-FileCopyrightText: The millrace authors" in head[0]
@@ -472,6 +491,7 @@ def check_tree(root):
     check_unfinished(root, findings)
     check_options(root, findings)
     check_sums(root, findings)
+    check_openings(root, findings)
     return findings
 
 
@@ -592,6 +612,7 @@ BAD = [
     ("sleep", "tests/base/bad_test.cpp", SPDX + "#include <millrace/base/a.hpp>\nvoid f() { ::sleep(1); }\n"),
     ("words", "docs/bad.md", "Nobody reads that.\n"),
     ("words", "README.md", "Items are handed\non.\n"),
+    ("openings", "include/millrace/base/bad.hpp", SPDX + "#pragma once\n" + "int a;  ///< What it has.\n" * 21),
     ("words", "examples/bad.cpp", SPDX + "/// A share that is\n/// none.\nint x;\n"),
     ("words", "examples/bad.cpp", SPDX + "auto x = \"the stage that stands \"\n  \"behind epochs()\";\n"),
 ]

@@ -13,8 +13,8 @@ namespace millrace::inline MILLRACE_ABI {
 /// How many requests may be under way at a time: additive increase, multiplicative decrease (Chiu and Jain 1989).
 ///
 /// No limit until the store asks for fewer requests; then half of those in flight, at least one. Every success adds the
-/// share of one request per round, until the limit is twice what was in flight at the first refusal: then it is lifted.
-/// A burst of refusals halves it once: only requests begun after the last halving count. Not thread-safe.
+/// share of one request per round, until the limit is twice the number in flight at the first refusal: then it is
+/// lifted. A burst of refusals halves it once: only requests begun after the last halving count. Not thread-safe.
 class aimd_limit {
  public:
   static constexpr std::size_t none = SIZE_MAX;

@@ -14,7 +14,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Nanoseconds: what every pause and time-out is stated in.
+/// Nanoseconds: the unit of every pause and time-out.
 using duration = std::chrono::nanoseconds;
 /// The clock of loops; its epoch is arbitrary.
 using clock = std::chrono::steady_clock;
@@ -25,11 +25,11 @@ using time_point = std::chrono::time_point<clock, duration>;
 std::int64_t monotonic_ns() noexcept;
 
 namespace detail {
-/// The sum; the longest duration or the latest time where that overflows. Every time that is waited for, and every sum
+/// The sum; the longest duration or the latest time if that overflows. Every time that is waited for, and every sum
 /// with a duration of the program's, is made by these (tests/structure/check_structure.py).
 constexpr duration added(duration a, duration b) noexcept;
 constexpr time_point added(time_point t, duration d) noexcept;
-/// So many nanoseconds, at most the longest duration; 0 where it is less, or no number.
+/// So many nanoseconds, at most the longest duration; 0 if it is less, or no number.
 constexpr duration nanoseconds(double ns) noexcept;
 }  // namespace detail
 

@@ -21,7 +21,7 @@
 #error millrace reports errors by exceptions: compile without -fno-exceptions
 #endif
 
-/// 1 where g++ destroys some temporaries of a co_await or co_yield expression twice (seen in 12.2; treated as
+/// 1 if g++ destroys some temporaries of a co_await or co_yield expression twice (seen in 12.2; treated as
 /// present in every g++ before 13). The generator then refuses `co_yield aggregate{...}` at compile time.
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
 #define MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE 1
@@ -29,7 +29,7 @@
 #define MILLRACE_AGGREGATE_TEMPORARIES_UNSAFE 0
 #endif
 
-/// 1 where g++ gives a wrong layout to the frame of a coroutine that declares no variable and awaits in a condition, as
+/// 1 if g++ gives a wrong layout to the frame of a coroutine that declares no variable and awaits in a condition, as
 /// in `{ if (co_await ready()) go(); }` (PR 106188, seen in 12.2; treated as present in every g++ before 13). Such a
 /// coroutine aborts with a message as soon as it is called, instead of corrupting memory when it is resumed.
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
@@ -89,24 +89,23 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 /// 12.2) takes the second look at a user's optional, after `b.reset()`, for one at a value that has ended, and warns
 /// about the user's code (-Wmaybe-uninitialized). Costs no instruction.
 #define MILLRACE_LAUNDER(pointer) __builtin_launder(pointer)
-/// For the few functions that every item passes through: g++ stops inlining them where a translation unit uses them
+/// For the few functions that every item passes through: g++ stops inlining them if a translation unit uses them
 /// often, and then a small optional travels through memory in pieces.
 #define MILLRACE_ALWAYS_INLINE __attribute__((always_inline)) inline
 
 /// Two ways to compile the bodies of functions that are no templates. Without MILLRACE_SEPARATE_COMPILATION
-/// (header-only) every header brings its bodies, <name>.ipp. With it (the CMake target millrace::compiled defines
-/// it for what links it), headers declare, and src/millrace.cpp, which lists the bodies,
-/// compiles them once.
+/// (header-only) every header brings its bodies, <name>.ipp. With it (the CMake target millrace::compiled defines it
+/// for its users), headers declare, and src/millrace.cpp, which lists the bodies, compiles them once.
 ///
 /// Where the bodies are apart, they have what stages of the library's own types are made of, too:
 /// MILLRACE_EXTERN_TEMPLATE declares that in the header, MILLRACE_TEMPLATE stands in the .ipp.
 ///
 /// MILLRACE_INLINE stands before a definition in an .ipp. MILLRACE_COROUTINE stands before the declaration of a
-/// coroutine that is no template, and of what names one, MILLRACE_COROUTINE_BODY before its definition: g++ 12 emits
-/// every inline coroutine that it reads, used or not, except a template.
+/// coroutine that is no template, and of functions that name one, MILLRACE_COROUTINE_BODY before its definition: g++ 12
+/// emits every inline coroutine that it reads, used or not, except a template.
 ///
-/// Neither a virtual function nor a destructor can be a template, and g++ emits what they name, too. So these classes
-/// have a parameter that nothing uses, in both modes, and no others do:
+/// Neither a virtual function nor a destructor can be a template, and g++ emits the coroutines that they name, too. So
+/// these classes have a parameter that nothing uses, in both modes, and no others do:
 ///   s3/auth/credentials_provider.hpp    basic_fixed_credentials     get() is virtual, and a coroutine
 ///   shards/file_storage.hpp             basic_file_storage          read() is virtual, and is a coroutine or names one
 ///   shards/disk_cache.hpp               basic_disk_cache_storage    the same
@@ -170,7 +169,7 @@ bool is_linked(Function* function) noexcept {
 template <class...>
 inline constexpr bool never_v = false;
 
-/// What a refused composition returns, so that the compiler prints only the one message: stages, names and run() accept
+/// Returned for a refused composition, so that the compiler prints only the one message: stages, names and run() accept
 /// it without further errors.
 class [[maybe_unused]] refused {
  public:

@@ -10,7 +10,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// Tables of a reflected CRC of 32 or 64 bits, eight bytes at a time: row k holds what a byte does to the remainder
+/// Tables of a reflected CRC of 32 or 64 bits, eight bytes at a time: row k holds the effect of a byte on the remainder
 /// that is k bytes further on (M. E. Kounavis, F. L. Berry, "Novel table lookup-based algorithms for high-performance
 /// CRC generation", IEEE Transactions on Computers 57, 2008).
 template <class Word, Word Polynomial>
@@ -61,9 +61,9 @@ constexpr std::uint64_t crc_power(unsigned n) noexcept {
 
 /// The CRC by carry-less multiplication, 64 bytes at a time (V. Gopal et al., "Fast CRC Computation for Generic
 /// Polynomials Using PCLMULQDQ Instruction", Intel 2009): four blocks of 128 bits are carried along, each multiplied by
-/// x^512 modulo the polynomial and added to the block that is 64 bytes further on. What is left of them at the end, 16
-/// bytes that have the remainder of all bytes so far, goes through the tables with the rest of the bytes. The processor
-/// must have the instruction, and `size` be 64 at least.
+/// x^512 modulo the polynomial and added to the block that is 64 bytes further on. The last 16 bytes, which have the
+/// remainder of all bytes so far, go through the tables with the rest of the bytes. The processor must have the
+/// instruction, and `size` be 64 at least.
 template <class Word, Word Polynomial>
 __attribute__((target("pclmul,sse2"))) Word crc_folded(Word crc, const void* data, std::size_t size) noexcept {
   using lane = long long __attribute__((vector_size(16)));
@@ -94,10 +94,10 @@ __attribute__((target("pclmul,sse2"))) Word crc_folded(Word crc, const void* dat
   return crc_of<Word, Polynomial>(so_far, p, size);
 }
 
-/// The same with registers of 512 bits, 256 bytes at a time: a quarter of the instructions (Intel since Ice Lake, AMD
-/// since Zen 4). `size` must be 256 at least. What is a page ahead is prefetched: of memory that the disk or the
-/// network has filled, the processor's own prefetching, which ends at each page, leaves the instructions waiting. What
-/// the four registers have at the end is joined in registers: of a block of 4 KiB the end is a third of the time.
+/// Like crc_folded() with registers of 512 bits, 256 bytes at a time: a quarter of the instructions (Intel since Ice
+/// Lake, AMD since Zen 4). `size` must be 256 at least. Memory a page ahead is prefetched: the processor's own
+/// prefetching ends at each page, and leaves the instructions waiting for memory that the disk or the network has
+/// filled. The four registers are joined in registers at the end: for a block of 4 KiB the end is a third of the time.
 template <class Word, Word Polynomial>
 __attribute__((target("vpclmulqdq,avx512f,pclmul"))) Word crc_folded_wide(Word crc, const void* data,
                                                                           std::size_t size) noexcept {
@@ -153,7 +153,7 @@ __attribute__((target("vpclmulqdq,avx512f,pclmul"))) Word crc_folded_wide(Word c
 
 #endif
 
-/// The CRC of more bytes by what the processor offers; see crc_of().
+/// The CRC of more bytes by the best instructions of the processor; see crc_of().
 template <class Word, Word Polynomial>
 Word fast_crc_of(Word crc, const void* data, std::size_t size) noexcept {
 #if defined(__x86_64__)
@@ -180,7 +180,7 @@ inline std::uint32_t crc32c(std::uint32_t crc, const void* data, std::size_t siz
 }
 
 /// CRC-64/NVME (NVM Express NVM Command Set Specification 1.0, 5.2.1.3.4) of `size` bytes that follow those whose CRC
-/// is `crc` (0: none). What S3 computes by itself where an upload brings no checksum.
+/// is `crc` (0: none). S3 computes it by itself if an upload brings no checksum.
 inline std::uint64_t crc64nvme(std::uint64_t crc, const void* data, std::size_t size) noexcept {
   return detail::fast_crc_of<std::uint64_t, 0x9a6c9329ac4bc9b5u>(crc, data, size);
 }

@@ -18,14 +18,14 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What an error is about. Empty parts are left out of the message.
+/// The place that an error names. Empty parts are left out of the message.
 struct where {
   std::string object;  ///< URL or path of the shard, without query string and without secrets
   std::optional<std::uint64_t>
       offset;       ///< byte offset in the object (of the decompressed stream for compressed archives)
   std::string key;  ///< sample key or member name
 
-  /// Whether there is nothing to name.
+  /// True if there is nothing to name.
   bool empty() const noexcept { return object.empty() && !offset && key.empty(); }
 };
 
@@ -61,7 +61,7 @@ inline utf8_character first_utf8(std::string_view text) noexcept {
 }
 
 /// A message that grows while others may be reading it: one exception object may be on its way to several readers, on
-/// several threads. What has been read of it stays valid as long as the object.
+/// several threads. Text that readers were given stays valid as long as the object.
 class error_notes {
  public:
   error_notes() noexcept = default;
@@ -97,7 +97,7 @@ class error_notes {
     state* before = nullptr;  // a reader may still use its text
   };
 
-  /// `make(next, before)` fills what follows the last state; false for nothing.
+  /// `make(next, before)` fills the text after the last state; false for nothing.
   template <class Make>
   void publish(Make make) {
     auto next = std::make_unique<state>();
@@ -125,8 +125,8 @@ namespace millrace::inline MILLRACE_ABI {
 
 /// Base of every exception that millrace throws about data, stores and configuration.
 ///
-/// what() reads "<object> at byte <offset>, <key>: <reason>", then in parentheses what add_note() was given. The place
-/// is that of the constructor; if it had none, a stage adds that of the item it worked on (add_place()). Secrets and
+/// what() reads "<object> at byte <offset>, <key>: <reason>", then in parentheses the notes of add_note(). The place is
+/// that of the constructor; if it had none, a stage adds that of the item it worked on (add_place()). Secrets and
 /// signatures never become part of it: code that constructs an error passes names and reasons only. Bytes of names
 /// (they come from archives and servers) that are no printable UTF-8 are escaped as \xNN.
 class error : public std::runtime_error {
@@ -148,7 +148,7 @@ class error : public std::runtime_error {
     return noted != nullptr ? noted : std::runtime_error::what();
   }
   /// Completes the message of an error on its way up (`catch (error& e) { e.add_note(..); throw; }`): circumstances
-  /// that only a later stage knows, as a clause. The type and all else stay. Escaped as the rest of what() is;
+  /// that only a later stage knows, as a clause. The type and all else stay. Escaped as the rest of the message;
   /// thread-safe.
   void add_note(std::string_view note);
   /// Adds a place to an error that has none: what() and the rest are then as if the constructor had got it. An error
@@ -160,7 +160,7 @@ class error : public std::runtime_error {
     const where* given_later = notes_.place();
     return given_later != nullptr ? *given_later : at_;
   }
-  /// Bytes of the printable character at the start of `text`; 0 where there is none. Controls, and the characters that
+  /// Bytes of the printable character at the start of `text`; 0 if there is none. Controls, and the characters that
   /// reorder or hide text on a terminal, count as none.
   static std::size_t printable(std::string_view text) noexcept;
   static void append_escaped(std::string& out, std::string_view text);
@@ -177,8 +177,8 @@ class configuration_error : public error {
   using error::error;
 };
 
-/// What a function of the program threw for an item, if it is no `error`: reason() is its what(), the place is that of
-/// the item, and the exception itself is nested, with its type:
+/// Wraps an exception that a function of the program threw for an item, if it is no `error`: reason() is its what(),
+/// the place is that of the item, and the exception itself is nested, with its type:
 ///
 ///     catch (const mill::item_error& e) {
 ///       try { e.rethrow_nested(); } catch (const std::invalid_argument&) {...}    // std::rethrow_if_nested(e)
@@ -190,7 +190,7 @@ class item_error : public error, public std::nested_exception {
 };
 
 /// A call that a program must not make: on an object that was moved from, twice where once is meant, from a coroutine
-/// of another loop. Nothing has happened then. (What a destructor finds cannot be thrown, and aborts.)
+/// of another loop. Nothing has happened then. (A destructor cannot throw, and aborts.)
 class usage_error : public error {
  public:
   using error::error;
@@ -253,8 +253,8 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// (a presigned URL carries its signature in the query). The scheme may be missing.
 std::string without_secrets(const std::string& url);
 
-/// The same for the URLs of shards: names of objects in S3 and of files are shown whole, because `?`, `#` and `@` are
-/// parts of names there.
+/// Like without_secrets(), for the URLs of shards: names of objects in S3 and of files are shown whole, because `?`,
+/// `#` and `@` are parts of names there.
 std::string shown_url(const std::string& url);
 
 }  // namespace millrace::detail

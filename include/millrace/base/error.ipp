@@ -115,7 +115,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE std::string without_secrets(const std::string& url) {
   const std::size_t scheme = url.find("://");
-  // One after a slash or in the query belongs to another URL.
+  // A "://" after a slash or in the query belongs to another URL.
   const std::size_t begin = scheme == std::string::npos || url.find_first_of("/?#") < scheme ? 0 : scheme + 3;
   const std::size_t end = url.find_first_of("/?#", begin);  // of the authority (RFC 3986, 3.2)
   const std::size_t at = url.rfind('@', end);

@@ -10,7 +10,7 @@
 #include <millrace/version.hpp>
 
 /// \file
-/// Where everything goes that the library says: one sink of the process, which a program may replace.
+/// The log: all messages of the library go to one sink of the process, which a program may replace.
 ///
 ///     mill::set_log([](const mill::log_record& r) { my_log(to_text(r.level), r.text); });
 ///
@@ -20,7 +20,7 @@
 namespace millrace::inline MILLRACE_ABI {
 
 enum class log_level : unsigned char {
-  info,     ///< what was chosen or done: placement, loops, ranks, progress
+  info,     ///< choices and progress: placement, loops, ranks
   warning,  ///< something is lost, refused, guessed or slower than it could be; the run goes on
   error,    ///< something has failed that the program sees as an exception, or nowhere else
 };
@@ -37,8 +37,8 @@ struct log_field {
   std::string_view value;
 };
 
-/// What the library says: a whole line for people, without its end, that begins with "millrace: " (a stage table has
-/// several lines), and what parts of it are, as fields. Never a secret. The views are valid during the call.
+/// A message of the library: a whole line for people, without its end, that begins with "millrace: " (a stage table has
+/// several lines), and parts of it as fields. Never a secret. The views are valid during the call.
 class log_record {
  public:
   log_record(log_level l, std::string_view line, const log_field* begin = nullptr, std::size_t count = 0) noexcept

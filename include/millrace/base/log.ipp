@@ -30,7 +30,7 @@ MILLRACE_INLINE void log_to_process(const log_record& record) noexcept {
     if (log_of_process.sink != nullptr) return log_of_process.sink(record);
   }
   // On a terminal the program may have written a part of a line: as many blanks as a row has end in the next row then,
-  // and in this one where it is empty. One call of write(2), so that nothing comes between.
+  // and in this one if it is empty. One call of write(2), so that nothing comes between.
   ::winsize of = {};
   const bool sized = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &of) == 0 && of.ws_col > 0;
   std::fprintf(stderr, "%*s%s%.*s\n", sized ? of.ws_col : 0, "", sized ? "\r" : "",

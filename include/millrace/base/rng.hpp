@@ -26,8 +26,8 @@ inline constexpr std::uint64_t key_of(std::uint64_t a, std::uint64_t b, std::uin
   return mix64(mix64(mix64(a) ^ b) ^ c);
 }
 
-/// Of a text: FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo) through a step of SplitMix64. It is written into
-/// files, and what samples draw depends on it.
+/// The hash of a text: FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo) through a step of SplitMix64. It is written
+/// into files, and the random numbers of samples depend on it.
 inline constexpr std::uint64_t text_hash(std::string_view text) noexcept {
   std::uint64_t h = 0xcbf29ce484222325u;
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;

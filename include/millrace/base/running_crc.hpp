@@ -18,7 +18,7 @@ class running_crc {
  public:
   running_crc() = default;
   explicit running_crc(crc_kind k) noexcept : kind_(k) {}
-  /// Of `size` bytes, of which it is known.
+  /// The known CRC of `size` bytes.
   running_crc(crc_kind k, std::uint64_t value, std::uint64_t size) noexcept : value_(value), size_(size), kind_(k) {}
 
   crc_kind kind() const noexcept { return kind_; }

@@ -11,7 +11,7 @@
 namespace millrace::inline MILLRACE_ABI {
 
 /// A text of at most `Limit` bytes, kept in the object itself: for option structs, which must be trivially destructible
-/// (under g++ 12 a temporary in a co_await expression is destroyed twice where it is not) and yet must not refer to a
+/// (under g++ 12 a temporary in a co_await expression is destroyed twice if it is not) and yet must not refer to a
 /// string that ends with the expression, as in `options.endpoint = server.endpoint();`.
 ///
 /// Throws configuration_error for a longer text. A null pointer is an empty text, so that the result of std::getenv()

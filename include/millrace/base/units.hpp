@@ -30,7 +30,7 @@ std::string format_count(double count);
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The sum and the product of two sizes, of which a program may have chosen one; the largest number where they are
+/// The sum and the product of two sizes, of which a program may have chosen one; the largest number if they are
 /// more.
 constexpr std::size_t added(std::size_t a, std::size_t b) noexcept { return b > SIZE_MAX - a ? SIZE_MAX : a + b; }
 constexpr std::size_t multiplied(std::size_t a, std::size_t b) noexcept {

@@ -28,7 +28,7 @@ class waiter {
 };
 
 /// A first-in first-out list of waiters, which it does not own: `Waiter` derives from waiter. Allocates nothing. One
-/// thread. Those that are left when it ends are unlinked.
+/// thread. Waiters still in the list when it ends are unlinked.
 template <class Waiter>
 class wait_list {
  public:

@@ -16,8 +16,8 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// The folder of a disk cache as its owner looks at it, with or without processes that use it. It reads and removes
 /// files of the cache alone, and makes none.
 ///
-/// Concurrency: what is written meanwhile is as it was before or after. Blocking. Errors: io_error; EPROTO for a cache
-/// of another format, EBUSY for one in use.
+/// Concurrency: an object written meanwhile is counted as before or as after. Blocking. Errors: io_error; EPROTO for a
+/// cache of another format, EBUSY for one in use.
 class cache_folder {
  public:
   class data_set {

@@ -66,7 +66,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
       std::min({c.next, s->entries_, static_cast<std::uint64_t>(whole.st_size) / sizeof(entry)});
   out.taken = slots - std::min(slots, c.again_end - c.again);
 
-  // Where in the index the entry of each slot is, and 1.
+  // The position in the index of the entry of each slot, and 1.
   std::vector<std::uint64_t> positions(slots);
   std::vector<entry> some(2048);
   for (std::uint64_t i = 0; i < s->entries_ + disk_slots::window; i += some.size()) {
@@ -111,7 +111,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
         return e;
       };
       std::string wrong;
-      for (int tries = 0; tries < 3; ++tries) {  // again, where it is being written
+      for (int tries = 0; tries < 3; ++tries) {  // again, if it is being written
         const entry e = now();
         wrong.clear();
         if (e.slot != slot + 1 || e.filled == 0) break;
@@ -125,7 +125,7 @@ MILLRACE_INLINE cache_folder::report cache_folder::inspect(const std::string& di
           for (std::size_t g = 0; g < disk_slots::grains && wrong.empty(); ++g) {
             if (!h.has(g)) continue;
             const std::size_t n = std::min<std::uint64_t>(grain, length - std::min<std::uint64_t>(length, g * grain));
-            std::size_t run = 0;  // read at once what lies together
+            std::size_t run = 0;  // neighbours are read at once
             if (g == 0 || !h.has(g - 1)) {
               while (g + run < disk_slots::grains && h.has(g + run)) ++run;
             }

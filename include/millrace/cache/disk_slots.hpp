@@ -30,7 +30,7 @@
 namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The name of an object in the cache: its URL, and before it, with a line feed between them, the store's endpoint
-/// where the URL does not say it. Objects of two stores that have the same URL are two.
+/// if the URL does not say it. Objects of two stores that have the same URL are two.
 std::string cached_name(const std::string& endpoint, std::string_view url);
 /// Its URL and its endpoint for messages: without secrets.
 std::string shown_name(std::string_view name);
@@ -53,7 +53,7 @@ class url_folders {
  public:
   /// Up to and with the last '/', or the ':' of a URL without one.
   static std::string_view folder_of(std::string_view url) noexcept;
-  /// Adds a prefix. Where there are more than 16, the deepest are joined in the folder that they are in.
+  /// Adds a prefix. If there are more than 16, the deepest are joined in the folder that they are in.
   void add(std::string_view prefix);
   /// The prefix that a URL begins with; null if there is none.
   const std::string* find(std::string_view url) const noexcept;
@@ -65,33 +65,34 @@ class url_folders {
 
 /// Slots of a block each in files of one folder, and an index that says which block is in which slot.
 ///
-/// The index is a hint. What a slot holds is said by its header: URL, ETag, block, generation, and for each grain of
-/// 4 KiB whether it is there and its CRC-32C; the header has a CRC of its own. read() compares all of it with what was
-/// asked for, so that slots that are torn, damaged, another's or being rewritten are misses. A damaged slot and that of
+/// The index is a hint. The header of a slot describes its contents: URL, ETag, block, generation, and for each grain
+/// of 4 KiB whether it is there and its CRC-32C; the header has a CRC of its own. read() compares all of it with the
+/// request, so that slots that are torn, damaged, another's or being rewritten are misses. A damaged slot and that of
 /// another version of the same block are written anew.
 ///
-/// Once all slots are taken, a block is admitted only where a segment can be given away: one that no process uses, and
-/// that holds nothing of the folders (in URLs) that this one reads. Of several, the one unused for longest. All that it
-/// held are misses from then on. A process uses a segment from the first block of it that it looks up to its end.
+/// Once all slots are taken, a block is admitted only if a segment can be given away: one that no process uses, and
+/// that holds nothing of the folders (in URLs) that this one reads. If several qualify, the one unused for longest is
+/// given away. All that it held are misses from then on. A process uses a segment from the first block of it that it
+/// looks up to its end.
 ///
 /// A block is claimed by the process that fetches it, and a segment locked by those that use it; OFD locks make both
 /// free when that process ends, however it does.
 ///
-/// Concurrency: any threads and processes; a task runs on the event loop that awaits it. Lifetime: what the kernel
-/// still works on when a task is dropped keeps descriptor and memory; the object must outlive the task. Errors: open()
+/// Concurrency: any threads and processes; a task runs on the event loop that awaits it. Lifetime: operations under way
+/// in the kernel when a task is dropped keep descriptor and memory; the object must outlive the task. Errors: open()
 /// throws io_error, and configuration_error for a network file system; tasks give errno values.
 class disk_slots : public std::enable_shared_from_this<disk_slots> {
  public:
   static constexpr std::size_t block_bytes = std::size_t(1) << 20;
   static constexpr std::size_t grain_bytes = 4096;
   static constexpr std::size_t grains = block_bytes / grain_bytes;
-  /// What a slot takes of the disk: the block, its header, and its entries of the index.
+  /// The disk space of a slot: the block, its header, and its entries of the index.
   static constexpr std::size_t slot_bytes = block_bytes + 4096 + 128;
 
   /// How many milliseconds a write waits for another one of this process: as long as a disk may take for it.
   static constexpr int own_waits = 30'000;
 
-  /// Makes the folder where it is missing, and a cache of an older format that no process uses anew. `keep_free`: the
+  /// Makes the folder if it is missing, and a cache of an older format that no process uses anew. `keep_free`: the
   /// share of the file system that stays free. It waits while another process opens or grows the same folder: up to 2 s
   /// with `wait`, else 0.1 s; then that is EAGAIN.
   static std::shared_ptr<disk_slots> open(std::string directory, std::uint64_t bytes, double keep_free, bool wait);
@@ -106,21 +107,21 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::size_t left = 0;     ///< other files, folders and links in the folder, which stay
   };
 
-  /// Whether a file system, by statfs::f_type, is one of a network, or FUSE.
+  /// True if a file system, by statfs::f_type, is one of a network, or FUSE.
   static bool is_remote(std::uint32_t file_system) noexcept;
-  /// Keeps what is under a prefix of URLs from being given away, as what is read is.
+  /// Keeps blocks under a prefix of URLs from being given away, like those that are read.
   void protect(std::string_view prefix);
 
   /// True if the index is still in the folder, and whole, and this is the process that has opened it: a child of fork()
   /// has none of its locks. Costs one fstat(2).
   bool intact() const noexcept;
-  /// Whether the folder has an index: after intact() has said no, that of another process.
+  /// True if the folder has an index: after intact() has said no, that of another process.
   bool replaced() const;
 
-  /// Whether the index has all of [offset, end): a hint, which read() may not bear out. Of any version.
+  /// True if the index has all of [offset, end): a hint, which read() may not confirm. Versions are not compared.
   bool lists(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
-  /// How many bytes of [offset, end) the index has: a hint likewise. Of a block that is there in part, as many as are
-  /// there, at most those that are asked for.
+  /// How many bytes of [offset, end) the index has: a hint likewise. If a block is there in part, the bytes there
+  /// count, at most those requested.
   std::uint64_t listed_bytes(const std::string& name, std::uint64_t offset, std::uint64_t end) const;
 
   /// True if a slot's header has room for the name, ETag and encoding of a version.
@@ -130,7 +131,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
    public:
     reading() = default;
     bool hit = false;
-    bytes data;              ///< what was asked for; less only where the object ends
+    bytes data;              ///< the bytes requested; fewer only at the object's end
     cached_version version;  ///< as it was when it was admitted
     /// Blocks that the index has and the slots do not, with their generations there: for not_there().
     std::vector<std::pair<std::uint64_t, std::uint32_t>> wrong;
@@ -138,7 +139,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     int error = 0;            ///< errno of a read that failed
   };
 
-  /// Bytes [offset, offset + length) of a version, all of them or none. Their sums are in the slab where it has any.
+  /// Bytes [offset, offset + length) of a version, all of them or none. Their sums are in the slab if it has any.
   MILLRACE_COROUTINE task<reading> read(cached_version wanted, std::uint64_t offset, std::size_t length,
                                         slab_pool slabs);
 
@@ -176,7 +177,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::size_t admitted = 0;  ///< blocks of which something was written
     std::size_t refused = 0;   ///< blocks that got no slot, were not written for an error, or are forgotten
     std::size_t given = 0;     ///< segments of older data whose slots are given to new
-    int error = 0;             ///< errno of what failed, or keeps_free
+    int error = 0;             ///< errno of the failure, or keeps_free
     const char* what = "";     ///< the operation that failed
   };
 
@@ -184,12 +185,12 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// `data` is written from where it is if its memory is aligned to grain_bytes, else from a copy.
   MILLRACE_COROUTINE task<admission> write(claim own, cached_version version, std::uint64_t offset, bytes data);
 
-  /// Forgets what is kept of [offset, end), what this process is about to write of the same blocks, and comparison().
+  /// Forgets the blocks of [offset, end), those that this process is about to write, and comparison().
   void forget(const std::string& name, std::uint64_t offset, std::uint64_t end);
   /// Takes blocks out of the index that a reading under a claim has found to be `wrong` there, if they are still.
   void not_there(const std::string& name, const std::vector<std::pair<std::uint64_t, std::uint32_t>>& wrong);
 
-  /// The size of an object, by the header of one of its blocks; nothing where that is not here.
+  /// The size of an object, by the header of one of its blocks; nothing if that is not here.
   MILLRACE_COROUTINE task<std::optional<std::uint64_t>> total_of(cached_version wanted, std::uint64_t block);
 
   /// The facts known about the bytes of a version.
@@ -200,8 +201,8 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     /// The CRC-32C of all of them, as they agreed with the store's checksum; nothing: the store keeps none.
     std::optional<std::uint32_t> crc;
   };
-  /// That, where the index has all blocks of a version: so the store need not be asked for its checksum. Nothing where
-  /// it must be. What is read may still come from the store: it has to have the CRC.
+  /// That, if the index has all blocks of a version: so the store need not be asked for its checksum. Nothing if
+  /// it must be. The bytes may still come from the store: they have to have the CRC.
   std::optional<comparison> compared(const cached_version& version) const;
   /// Notes it, for compared().
   MILLRACE_COROUTINE task<void> note_compared(cached_version version, comparison found);
@@ -229,7 +230,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::uint16_t filled = 0;      // grains that are there; 0: none
     std::uint16_t epoch = 0;       // of the segment: of another one, the entry is void
                                    // A comparison() has no_slot, a CRC of the ETag, and in these two that of the bytes.
-    std::uint32_t crc = 0;         // of what is before it
+    std::uint32_t crc = 0;         // of the members before it
   };
   struct slot_header;
 
@@ -241,7 +242,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     entry at;
     std::uint64_t position = 0;
   };
-  struct block_part {  // what is wanted of one block
+  struct block_part {  // the part requested of one block
     std::uint64_t block = 0;
     std::size_t begin = 0;  // in bytes of the block, a multiple of grain_bytes
     std::size_t end = 0;    // may be ragged at the object's end
@@ -255,7 +256,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
     std::size_t end;
     bool small;      // the claim as a whole is within a grain
     bool writing;
-    bool forgotten;  // what it writes is not to be kept
+    bool forgotten;  // its writes are not to be kept
   };
   /// A segment that this process uses: its lock is that of the descriptor.
   struct used_segment {
@@ -306,8 +307,8 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   void check_folder() const;
   void check_file(int fd, const char* name) const;
   void keep_private(int fd, const char* name) const;  // that too
-  /// Takes the lock of allocation, in up to so many tries of 2 ms; then it is EAGAIN. Where nothing makes the file of
-  /// locks, and there is none, no process uses the folder.
+  /// Takes the lock of allocation, in up to so many tries of 2 ms; then it is EAGAIN. If the file of locks does not
+  /// exist, and `make` is false, no process uses the folder.
   void lock_folder(bool make, int tries);
   bool write_index(const void* data, std::size_t size, std::uint64_t offset) const noexcept;
   void open_index(std::uint64_t slots);
@@ -322,7 +323,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   place mark_of(const std::string& name) const;
   static std::uint32_t tag_sum(const std::string& etag, bool with_crc);
   std::optional<found> find(const place& p, bool to_insert = false) const;
-  /// The entry of a block; nothing where the index has none.
+  /// The entry of a block; nothing if the index has none.
   std::optional<found> find_block(const place& p) const;
   bool put(std::uint64_t position, entry e) const noexcept;
   void take_out(const place& p, const std::uint32_t* generation = nullptr);
@@ -336,13 +337,13 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   /// The descriptor of a segment, which this process uses from now on. Null if there is none yet, and with error 0 if
   /// it is being given away.
   std::shared_ptr<owned_fd> segment(std::uint64_t number, bool create, int& error);
-  /// That of an entry; null with error 0 if it has been given away.
+  /// The segment of an entry; null with error 0 if it has been given away.
   std::shared_ptr<owned_fd> segment_of(const entry& e, int& error);
   std::uint16_t epoch_of(std::uint64_t segment) const noexcept;
   std::uint16_t read_epoch(std::uint64_t segment) const noexcept;
   cursor read_cursor() const;
   bool put(cursor c) const noexcept;
-  /// Whether `share` of the file system stays free after so many more bytes.
+  /// True if `share` of the file system stays free after so many more bytes.
   bool room_for(std::uint64_t more, double share) const noexcept;
 
   MILLRACE_COROUTINE static task<std::int64_t> transfer(file_request r, std::shared_ptr<owned_fd> fd, bytes memory);
@@ -351,7 +352,7 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   MILLRACE_COROUTINE task<int> take_slots(const std::string& name, std::vector<block_part*>& without,
                                           std::size_t& given);
   MILLRACE_COROUTINE task<int> grow(std::uint64_t slots);
-  /// Gives a segment away, where one may be: its slots are those between `c.again` and `c.again_end` then.
+  /// Gives a segment away, if one may be: its slots are those between `c.again` and `c.again_end` then.
   MILLRACE_COROUTINE task<int> give_segment(cursor& c);
 
   const own_process process_;
@@ -361,12 +362,12 @@ class disk_slots : public std::enable_shared_from_this<disk_slots> {
   std::uint64_t capacity_ = 0;  // slots
   std::uint64_t wanted_ = 0;
   std::uint64_t entries_ = 0;   // of the index, a power of two, and `window` more
-  std::uint64_t entries_at_ = 0;  // where they begin in the file
+  std::uint64_t entries_at_ = 0;  // their offset in the file
   std::uint64_t segment_slots_ = 0;
   owned_fd folder_, index_;
   std::shared_ptr<owned_fd> locks_;
   std::shared_ptr<owned_fd> headers_;
-  std::shared_ptr<owned_fd> known_headers_;  // the same file through the page cache: a 256th of what is read
+  std::shared_ptr<owned_fd> known_headers_;  // the same file through the page cache: a 256th of the bytes read
   mutable std::mutex use_mutex_;  // of the next two; taken after mutex_
   std::vector<used_segment> segments_;
   url_folders folders_;           // that this process reads

@@ -41,7 +41,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 inline constexpr char cache_magic[8] = {'m', 'i', 'l', 'l', 'r', 'a', 'c', 'e'};
 inline constexpr std::uint32_t cache_format = 3;
-inline constexpr std::uint64_t cache_page = 4096;  // of headers, and what the index begins with
+inline constexpr std::uint64_t cache_page = 4096;  // of headers, and of the index's beginning
 inline constexpr std::uint64_t allocation_lock = std::uint64_t(1) << 62;  // claims lock the bytes below
 inline constexpr std::uint64_t segment_lock = std::uint64_t(1) << 62;     // of a segment's file
 inline constexpr std::size_t most_read = std::size_t(4) << 20;            // of blocks at once
@@ -167,7 +167,7 @@ MILLRACE_INLINE void url_folders::add(std::string_view prefix) {
 struct disk_slots::cursor {
   std::uint64_t next = 0;                    // the first slot that has never been taken
   std::uint64_t again = 0, again_end = 0;    // slots of a segment that was given away: those that are free
-  std::uint32_t crc = 0;                     // of what is before it
+  std::uint32_t crc = 0;                     // of the members before it
   std::uint32_t unused = 0;
 
   std::uint32_t sum() const noexcept { return crc32c(0, this, offsetof(cursor, crc)); }
@@ -192,7 +192,7 @@ struct disk_slots::index_head {
 struct disk_slots::slot_header {
   char magic[8];
   std::uint32_t format;
-  std::uint32_t crc;  // of what follows
+  std::uint32_t crc;  // of the bytes after it
   std::uint64_t high, low;
   std::uint64_t block;
   std::uint64_t total;  // of the object
@@ -255,7 +255,7 @@ MILLRACE_INLINE bool disk_slots::is_remote(std::uint32_t file_system) noexcept {
   return false;
 }
 
-/// The folder itself; a link is refused, as what it points to may be another one tomorrow.
+/// The folder itself; a link is refused, as its target may be another one tomorrow.
 MILLRACE_INLINE owned_fd disk_slots::open_folder(const std::string& directory) {
   const where at{directory, std::nullopt, {}};
   char target[4096];
@@ -489,7 +489,7 @@ MILLRACE_INLINE void disk_slots::open_index(std::uint64_t slots) {
   head.slots.crc = head.slots.sum();
   ::unlinkat(folder_.get(), "index.new", 0);
   index_ = owned_fd(::openat(folder_.get(), "index.new", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  // Allocated where the file system can, so that it is now that the disk is full, and not at any entry.
+  // Allocated if the file system can, so that it is now that the disk is full, and not at any entry.
   const auto size = static_cast<off_t>(begin_entries());
   errno = EFBIG;
   if (index_.get() < 0 || beyond_file_limit(begin_entries()) ||
@@ -529,8 +529,8 @@ MILLRACE_INLINE disk_slots::place disk_slots::mark_of(const std::string& name) c
   return place_of(name, ~std::uint64_t(0));  // no object has that block
 }
 
-/// The entry of a key; or, with slot 0, the first that is free for it; nothing where none is. `to_insert`, under the
-/// lock of allocation: one that is void, or a mark, is free where no other is.
+/// The entry of a key; or, with slot 0, the first that is free for it; nothing if none is. `to_insert`, under the
+/// lock of allocation: one that is void, or a mark, is free if no other is.
 MILLRACE_INLINE std::optional<disk_slots::found> disk_slots::find(const place& p, bool to_insert) const {
   entry all[window];
   const auto from = static_cast<off_t>(entries_at_ + p.home * sizeof(entry));
@@ -582,7 +582,7 @@ MILLRACE_INLINE std::uint64_t disk_slots::listed_bytes(const std::string& name, 
   return bytes;
 }
 
-/// False with errno where it cannot.
+/// False with errno if it cannot.
 MILLRACE_INLINE bool disk_slots::write_index(const void* data, std::size_t size, std::uint64_t offset) const noexcept {
   errno = EFBIG;
   if (beyond_file_limit(offset + size)) return false;
@@ -618,7 +618,7 @@ MILLRACE_INLINE std::vector<disk_slots::block_part> disk_slots::parts_of(std::ui
 
 MILLRACE_INLINE disk_slots::claim disk_slots::try_claim(const std::string& name, std::uint64_t offset,
                                                         std::uint64_t end) {
-  claim own(shared_from_this(), 0);  // before the guard: what it has so far is given back without the mutex
+  claim own(shared_from_this(), 0);  // before the guard: its locks are given back without the mutex
   const std::lock_guard guard(mutex_);
   own.number_ = ++claims_;
   const bool small = end - offset <= grain_bytes;
@@ -928,7 +928,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     int error = 0;
     const std::shared_ptr<owned_fd> fd = segment_of(parts[i].index.at, error);
     if (fd == nullptr) {
-      if (error == 0 || error == EMFILE || error == ENFILE) co_return std::move(out);  // what is open is read
+      if (error == 0 || error == EMFILE || error == ENFILE) co_return std::move(out);  // open segments are read
       if (error != ENOENT) out.error = error;
       for (std::size_t k = i; k < i + n; ++k) out.wrong.emplace_back(parts[k].block, parts[k].index.at.generation);
       out.damaged = n;
@@ -967,7 +967,7 @@ MILLRACE_COROUTINE_BODY task<disk_slots::reading> disk_slots::read(cached_versio
     const block_part& p = parts[i];
     const auto& h = *reinterpret_cast<const slot_header*>(headers.data() + i * cache_page);
     const block_part& first = parts[runs[of].first];
-    const std::uint64_t to = (p.block - first.block) * block_bytes + p.end - first.begin;  // where it ends in the run
+    const std::uint64_t to = (p.block - first.block) * block_bytes + p.end - first.begin;  // its end in the run
     bool right = complete && got >= static_cast<std::int64_t>((to + grain_bytes - 1) / grain_bytes * grain_bytes) &&
                  whole(h);
     bool theirs = right && h.generation == p.index.at.generation && key_fits(h, wanted, p.block);
@@ -1038,7 +1038,7 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::grow(std::uint64_t slots) {
     r.size = static_cast<std::size_t>(due[i] - there);
     auto job = std::make_unique<file_job>(r, std::move(keep));
     const std::int64_t result = co_await file_wait(job);
-    // Where the file system cannot, it may be full at any write.
+    // If the file system cannot, it may be full at any write.
     const bool cannot = result == -EOPNOTSUPP || result == -EINVAL;
     if (cannot && ::ftruncate(files[i]->get(), static_cast<off_t>(due[i])) != 0) co_return errno;
     if (result < 0 && !cannot) co_return static_cast<int>(-result);
@@ -1078,7 +1078,7 @@ MILLRACE_COROUTINE_BODY task<int> disk_slots::take_slots(const std::string& name
     const bool from_given = c.again < c.again_end;
     if (from_given) {
       if (c.again >= capacity_) break;
-      error = co_await grow(c.again + 1);  // what was truncated
+      error = co_await grow(c.again + 1);  // the file may have been truncated
       if (error != 0) co_return error == EBUSY ? 0 : error;
     }
     const std::uint64_t slot = from_given ? c.again++ : c.next++;

@@ -28,7 +28,7 @@ struct given_object {
 };
 }  // namespace detail
 
-/// What give() returns, for co_yield alone.
+/// Returned by give(), for co_yield alone.
 template <class T>
 using given = typename detail::given_object<T>::address;
 
@@ -46,7 +46,7 @@ class async_generator;
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What a generator is doing. Whether it has an item, and whether its consumer waits, is in pointers.
+/// State of a generator. Two pointers say if it has an item and if its consumer waits.
 enum class generator_phase {
   fresh,   ///< never asked: has no executor yet
   idle,    ///< nothing is asked of it
@@ -55,7 +55,7 @@ enum class generator_phase {
   ended,   ///< with or without an error
 };
 
-/// What a generator does that does not depend on the type of its items.
+/// The part of a generator that does not depend on the type of its items.
 ///
 /// A hop: the consumer calls ask(), which resumes the coroutine as a nested call. The coroutine yields: it stores the
 /// address of the item and suspends; so ask() returns with the item, and the consumer has not suspended. If none comes
@@ -71,10 +71,10 @@ class generator_promise_base : public promise_base {
   }
   void return_void() const noexcept {}
 
-  /// Whether an item was yielded that was not taken yet.
+  /// True if an item was yielded and not taken yet.
   bool has_item() const noexcept { return item_ != nullptr; }
 
-  /// Whether there is something for the consumer: an item, or the end.
+  /// True if there is something for the consumer: an item, or the end.
   bool has_answer() const noexcept { return item_ != nullptr || phase_ == generator_phase::ended; }
 
   /// The consumer has suspended: it is resumed with the next item or the end.
@@ -96,12 +96,12 @@ class generator_promise_base : public promise_base {
     item_ = item;
     resume_continuation();
   }
-  /// A next() of `consumer` begins. Whether the generator is idle: if not, an earlier next() was dropped, or it has
-  /// ended.
+  /// A next() of `consumer` begins. Returns true if the generator is idle; if not, an earlier next() was dropped, or it
+  /// has ended.
   MILLRACE_ALWAYS_INLINE bool begin(promise_base& consumer) {
     return MILLRACE_LIKELY(phase_ == generator_phase::idle) || begin_unusual(consumer);
   }
-  /// Whether the idle coroutine is to be resumed now: there is inline budget left.
+  /// True if there is inline budget left, so that the idle coroutine is resumed now.
   MILLRACE_ALWAYS_INLINE bool may_resume() noexcept {
     phase_ = generator_phase::asked;
     if (MILLRACE_LIKELY(get_executor().spend_inline())) return true;
@@ -187,7 +187,7 @@ class generator_promise : public generator_promise_base {
     }
     return MILLRACE_LIKELY(has_item()) ? as_item(taken()) : nullptr;
   }
-  /// The item that was yielded later, null at the end. Throws what ended the generator.
+  /// The item that was yielded later, null at the end. Throws the exception that ended the generator.
   MILLRACE_NOINLINE T* take() {
     if (metrics().reports(*this)) metrics().answered(*this, has_item() ? item_bytes_there() : -1);
     if (has_item()) return as_item(taken());
@@ -221,7 +221,7 @@ class next_awaiter {
   template <class Consumer>
   void await_suspend(std::coroutine_handle<Consumer> consumer) {
     generator_.wait(generator_.handle(), consumer, consumer.promise());
-    waits_ = true;  // not before: where that throws, another next() waits
+    waits_ = true;  // not before: if that throws, another next() waits
   }
   MILLRACE_ALWAYS_INLINE Result await_resume() {
     T* const item = MILLRACE_LIKELY(item_ != nullptr) ? item_ : take_later();
@@ -244,7 +244,7 @@ class next_awaiter {
   bool waits_ = false;
 };
 
-/// What next() and next_in_place() return.
+/// The awaitable of next() and next_in_place().
 template <class T, class Result>
 class next_awaitable {
  public:
@@ -279,12 +279,11 @@ namespace millrace::inline MILLRACE_ABI {
 /// a next() that waits loses nothing: the generator goes on to its co_yield, and the item is there for the following
 /// next().
 ///
-/// Lifetime: the generator owns its coroutine, in whose frame the parameters live: pass values (the
-/// compiler refuses rvalue references; what a reference to const refers to must outlive the generator), and no lambda
-/// with captures that dies before it. `co_yield give(x)` and `co_yield std::move(x)` yield x to be moved from,
-/// `co_yield x` a copy of it.
+/// Lifetime: the generator owns its coroutine, in whose frame the parameters live: pass values (the compiler refuses
+/// rvalue references; the object of a reference to const must outlive the generator), and no lambda with captures that
+/// dies before it. `co_yield give(x)` and `co_yield std::move(x)` yield x to be moved from, `co_yield x` a copy of it.
 ///
-/// Errors: what escapes from the coroutine is thrown by one next(). After that, and after the end, next() gives
+/// Errors: an exception that leaves the coroutine is thrown by one next(). After that, and after the end, next() gives
 /// nullopt. usage_error for an empty generator, a second next() while one waits, another executor.
 ///
 /// Example:
@@ -319,8 +318,8 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
 
-  /// Keeps `object` as long as the coroutine: for function objects whose coroutine refers to their captures. What was
-  /// kept before is released first.
+  /// Keeps `object` as long as the coroutine: for function objects whose coroutine refers to their captures. An object
+  /// kept earlier is released first.
   async_generator&& keep(std::shared_ptr<void> object) && {
     std::shared_ptr<void>& kept = promise().kept_;
     if (kept) {
@@ -336,9 +335,9 @@ class [[nodiscard("a generator does nothing until next() is awaited")]] async_ge
     return detail::next_awaitable<T, std::optional<T>>(promise());
   }
 
-  /// The same without moving the item: awaitable for a T*, null at the end. The item stays in the generator, which
+  /// Like next(), without moving the item: awaitable for a T*, null at the end. The item stays in the generator, which
   /// keeps it until the next one is asked for or the generator is dropped; it may be moved from, and the generator sees
-  /// what the consumer has done to it.
+  /// changes that the consumer has made to it.
   detail::next_awaitable<T, T*> next_in_place() { return detail::next_awaitable<T, T*>(promise()); }
 
  private:

@@ -31,7 +31,7 @@ class stage_record;
 /// A suspended coroutine's place in a run queue: lives inside the awaitable, in the coroutine's frame.
 class ready_node : public waiter {
  public:
-  /// What is resumed when the node is popped, and to which stage its time is charged.
+  /// Sets the coroutine that is resumed when the node is popped, and the stage that its time is charged to.
   void set(std::coroutine_handle<> handle, stage_record* stage) noexcept {
     handle_ = handle;
     stage_ = stage;
@@ -181,8 +181,8 @@ class loop_parts final : public runtime_parts {
 
 }  // namespace detail
 
-/// Runs coroutines on one thread: a run queue, timers, an inbox for other threads, and what derived classes add (a
-/// kernel ring, an epoll set, a virtual clock).
+/// Runs coroutines on one thread: a run queue, timers, an inbox for other threads, and a waiting part of the derived
+/// class (a kernel ring, an epoll set, a virtual clock).
 ///
 /// Everything is for the executor's own thread except post_remote(). Coroutines bound to an executor must be destroyed
 /// before it and on its thread. Nothing here is global: executors are independent.
@@ -237,7 +237,7 @@ class executor {
   }
   /// The time of the metrics at the last switch, without reading the clock.
   std::int64_t charged_ns() const noexcept { return clock_.now_ns(); }
-  /// Whether no time is charged before this turn has ended.
+  /// True if no time is charged before this turn ends.
   bool clock_stopped() const noexcept { return clock_.stopped(); }
 
   /// How exactly time is measured: one turn in `turns` (see metrics_clock); with 1, every switch.
@@ -246,7 +246,7 @@ class executor {
   /// This as an event loop, or null; needs no run-time type information.
   virtual event_loop* as_event_loop() noexcept { return nullptr; }
 
-  /// What the runtime whose loop this is shares between its runs; the defaults of a loop that belongs to no runtime.
+  /// The parts that the runtime of this loop shares between its runs; defaults for a loop without a runtime.
   runtime_parts& runtime() const noexcept { return *runtime_; }
   /// Before anything runs here. `parts` outlives all coroutines of the loop.
   void set_runtime(runtime_parts& parts) noexcept { runtime_ = &parts; }
@@ -275,7 +275,7 @@ class executor {
   void operation_started() noexcept { ++operations_; }
   void operation_finished() noexcept { --operations_; }
 
-  /// The same for coroutines that clean up in the background (see root_scope).
+  /// Like task_started() and task_finished(), for coroutines that clean up in the background (see root_scope).
   void background_started() noexcept { ++background_; }
   void background_finished() noexcept { --background_; }
 
@@ -301,7 +301,7 @@ class executor {
   /// Turns until every operation that outlived its awaitable, and every background clean-up, has ended.
   void drain();
 
-  // ---- census: what must return to zero
+  // ---- census: counts that must return to zero
 
   std::size_t frames() const noexcept { return frames_; }
   std::size_t operations() const noexcept { return operations_; }
@@ -320,7 +320,7 @@ class executor {
     return *made;
   }
 
-  /// The same; null if there is none yet.
+  /// Like service(), but null if there is none yet.
   template <class Service>
   Service* find_service() noexcept {
     for (held_service& s : services_) {
@@ -359,8 +359,8 @@ class executor {
     services_.push_back(held_service{key, std::move(made)});
   }
 
-  // drain() that catches what poll() throws: a kernel side that has failed, a deadlock of a test's
-  // loop. Messages still come in, and with them what other threads were asked to do ends.
+  // drain() that catches exceptions of poll(): a kernel side that has failed, a deadlock of a test's loop. Messages
+  // still come in, so work on other threads ends.
   void drain_or_give_up() noexcept;
 
   bool services_linger() noexcept;

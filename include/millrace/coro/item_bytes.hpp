@@ -11,7 +11,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// Whether item_bytes() knows anything about items of type T.
+/// True if item_bytes() can measure items of type T.
 template <class T>
 inline constexpr bool counts_bytes_v = has_byte_size<T>;
 template <>

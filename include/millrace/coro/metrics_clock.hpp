@@ -10,8 +10,8 @@
 namespace millrace::inline MILLRACE_ABI {
 
 /// The clock of the stages' metrics. It follows the executor's clock, of which one reading takes several times as long
-/// as a hop from stage to stage. So with a real clock only some *turns* are measured (a turn is what the loop does for
-/// one coroutine that it resumes: at most executor::inline_budget hops).
+/// as a hop from stage to stage. So with a real clock only some *turns* are measured (a turn is the loop's work for one
+/// coroutine that it resumes: at most executor::inline_budget hops).
 ///
 /// Sampling: in a turn that is not measured the clock is stopped, and no stage is charged. One turn in `sample()` is
 /// measured, drawn at random; in that one the clock runs faster, to make up for the time that it was stopped. So every
@@ -32,7 +32,7 @@ class metrics_clock {
 
   /// Nanoseconds, as of the last reading.
   std::int64_t now_ns() const noexcept { return now_; }
-  /// Whether this turn is not measured: no time passes until its end.
+  /// True if this turn is not measured: no time passes until its end.
   bool stopped() const noexcept { return stopped_; }
 
   /// Advances the clock to `t`, by the executor's; not while it is stopped. Returns the time that passed by this clock.
@@ -101,7 +101,7 @@ class metrics_clock {
     }
     return turn_ == drawn_turn_;
   }
-  /// Whether the long turns since the last call were long because the thread was preempted.
+  /// True if the long turns since the last call were long because the thread was preempted.
   template <class Preemptions>
   bool explained(Preemptions& preemptions) noexcept {
     const std::int64_t count = preemptions();

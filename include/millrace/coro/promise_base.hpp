@@ -23,8 +23,8 @@ inline constexpr bool by_rvalue_reference<T&&> = true;
 template <class T>
 inline constexpr bool by_rvalue_reference<T&> = false;
 
-/// What a member function is called on comes first among the parameters, too. A function object whose operator() is for
-/// rvalues is a stage, which the pipe keeps.
+/// The object of a member function is its first parameter, too. A function object whose operator() is for rvalues is a
+/// stage, which the pipe keeps.
 template <class Result, class First, class... Rest>
 constexpr bool refers_to_temporaries() {
   if constexpr ((by_rvalue_reference<Rest> || ...)) return true;
@@ -51,7 +51,7 @@ struct coroutine_traits {
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What a coroutine works in: its executor, the context of its run, and the metrics of its stage. Flows down at the
+/// The context of a coroutine: its executor, the context of its run, and the metrics of its stage. Flows down at the
 /// await: a coroutine that awaits another binds it to its own context before it runs. Nothing is thread-local.
 ///
 ///     const coroutine_context here = co_await this_context();
@@ -60,16 +60,16 @@ namespace millrace::inline MILLRACE_ABI {
 /// A value of three pointers. The executor and the run outlive all coroutines that are bound to them.
 class coroutine_context {
  public:
-  /// Of coroutines that belong to no run. `metrics`: of the stage, null: none are kept.
+  /// For coroutines that belong to no run. `metrics`: of the stage; null if none are kept.
   coroutine_context(executor& ex, stage_record* metrics = nullptr) noexcept  // NOLINT: an executor is enough to run on
       : coroutine_context(ex, ex.own_run(), metrics) {}
   coroutine_context(executor& ex, run_context& run, stage_record* metrics) noexcept
       : executor_(&ex), run_(&run), stage_(metrics) {}
 
   class executor& get_executor() const noexcept { return *executor_; }
-  /// What the coroutines of the run decide by.
+  /// The state that the coroutines of the run share and decide by.
   run_context& run() const noexcept { return *run_; }
-  /// What the runtime shares between its runs.
+  /// The parts that the runtime shares between its runs.
   runtime_parts& runtime() const noexcept { return executor_->runtime(); }
   /// The metrics of the stage; null if none are kept. Only written: nothing is decided by them.
   stage_record* stage() const noexcept { return stage_; }
@@ -80,7 +80,7 @@ class coroutine_context {
   stage_record* stage_;
 };
 
-/// What every coroutine of the library carries: its context, and who awaits it. Promises derive from this class.
+/// The base of all promises of the library: the coroutine's context, and its awaiter. Promises derive from this class.
 class promise_base {
  public:
   promise_base() noexcept = default;  // also keeps the promise from being an aggregate initialised by parameters
@@ -144,7 +144,7 @@ class promise_base {
           "a millrace coroutine awaits millrace awaitables only: tasks (moved: co_await std::move(t)), next(), and "
           "what has awaited_by(promise)");
       if constexpr (requires { std::move(awaitable).awaited_by(*this); }) {
-        return std::move(awaitable).awaited_by(*this);  // what it means, so that no second error hides the sentence
+        return std::move(awaitable).awaited_by(*this);  // awaited: no second error hides the sentence
       } else {
         return std::suspend_never();
       }
@@ -223,8 +223,8 @@ class this_context {
 
 namespace detail {
 
-/// What the awaiters of leaves have in common: the coroutine that waits, and its place in its executor's run queue,
-/// which unlinks itself. A leaf derives from it, and has only to take back in its destructor what it asked of others.
+/// The common part of the leaves' awaiters: the waiting coroutine, and its node in the executor's run queue, which
+/// unlinks itself. A leaf derives from it; its destructor only takes back its own requests.
 class waiting_awaiter {
  public:
   waiting_awaiter(const waiting_awaiter&) = delete;
@@ -250,7 +250,7 @@ class waiting_awaiter {
   ready_node node_;
 };
 
-/// An await of `object` that has not begun: what wait() and the like return.
+/// An await of `object` that has not begun: returned by wait() and the like.
 template <class Awaiter, class Object>
 class awaitable_of {
  public:

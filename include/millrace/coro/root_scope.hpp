@@ -18,7 +18,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// waits `patience` for that, then drops it. No task is detached.
 class root_scope final : public executor_service, private timer_node {
  public:
-  /// How long drain() waits for what adopt_droppable() took, on the executor's clock.
+  /// Time that drain() waits for tasks of adopt_droppable(), on the executor's clock.
   static constexpr duration patience = duration(50'000'000);
 
   /// The root scope of `ex`.
@@ -32,14 +32,14 @@ class root_scope final : public executor_service, private timer_node {
   /// Runs `t` to its end. Exceptions are counted and dropped: clean-up has no caller to report them to.
   MILLRACE_COROUTINE void adopt(task<void> t);
 
-  /// The same for work that can be started again elsewhere: `t` is dropped, finished or not, once the executor has had
-  /// nothing else to wait for during `patience`.
+  /// Like adopt(), for work that can be started again elsewhere: `t` is dropped, finished or not, once the executor has
+  /// had nothing else to wait for during `patience`.
   MILLRACE_COROUTINE void adopt_droppable(task<void> t);
 
   executor& get_executor() const noexcept { return executor_; }
   /// Tasks that ended with an exception so far.
   std::size_t failures() const noexcept { return failures_; }
-  /// How often it has checked a task so far in order to free those that had ended: what that costs.
+  /// The number of tasks checked so far in order to free those that had ended: the cost of it.
   std::size_t looks() const noexcept { return looks_; }
 
  private:

@@ -13,9 +13,9 @@
 #include <millrace/base/log.hpp>
 #include <millrace/base/wait_list.hpp>
 
-/// What stages decide by: the context of their run (memory budget, abandoned work, whether the consumer waits) and what
-/// the runtime shares between runs (loops, pool, slabs, log). Both are always there; a loop that belongs to no runtime
-/// has defaults. A stage gets them with its executor:
+/// Stages decide by the context of their run (memory budget, abandoned work, whether the consumer waits) and by the
+/// parts that the runtime shares between runs (loops, pool, slabs, log). Both are always there; a loop that belongs to
+/// no runtime has defaults. A stage gets them with its executor:
 ///
 ///     const coroutine_context here = co_await this_context();
 ///     const std::size_t largest = here.run().budget().largest_item();
@@ -41,13 +41,13 @@ class tracer;
 class store_hosts;
 }
 
-/// What the memory budget of a run leaves beyond the bounds that its stages have declared, for stages that learn from
-/// the data that they need more. First come, first served; take() never waits.
+/// The part of a run's memory budget beyond the bounds that its stages have declared, for stages that learn from the
+/// data that they need more. First come, first served; take() never waits.
 ///
 /// Concurrency: any thread. Lifetime: that of the run, longer than its stages.
 class run_budget {
  public:
-  static constexpr std::size_t unlimited = SIZE_MAX;  ///< what a run without a budget leaves
+  static constexpr std::size_t unlimited = SIZE_MAX;  ///< left by a run without a budget
 
   /// `left`: bytes to take from. `whole`: bytes of the budget, declared bounds included.
   explicit run_budget(std::size_t left = unlimited, std::size_t whole = unlimited) noexcept
@@ -73,7 +73,7 @@ class run_budget {
     } while (!left_.compare_exchange_weak(left, left - n, std::memory_order_relaxed));
     return true;
   }
-  /// Takes half of what is left, at most `most` bytes, and returns how many. The other half is for the next caller.
+  /// Takes half of the rest, at most `most` bytes, and returns the number taken. The other half is for the next caller.
   std::size_t take_half(std::size_t most) noexcept {
     std::size_t left = left_.load(std::memory_order_relaxed);
     std::size_t taken;
@@ -122,8 +122,9 @@ class wait_group {
 
 }  // namespace detail
 
-/// What the coroutines of one run share and decide by. run() makes one for each run; the coroutines of a loop that
-/// belong to no run share the loop's own (executor::own_run()), which has no memory budget and a consumer that waits.
+/// State that the coroutines of one run share and decide by. run() makes one for each run; the coroutines of a loop
+/// that belong to no run share the loop's own (executor::own_run()), which has no memory budget and a consumer that
+/// waits.
 ///
 /// Concurrency: abandoned() is for the thread of the run's loop, the rest for any thread. Lifetime: longer than the
 /// run's coroutines; abandoned() may be shared beyond it.
@@ -139,8 +140,8 @@ class run_context {
   run_budget& budget() noexcept { return budget_; }
 
   /// Operations that dropped coroutines of the run had started and that still run on other threads: functions on a
-  /// pool, tasks on other loops. They may use what the program has lent to the pipeline, so the end of a run waits for
-  /// them.
+  /// pool, tasks on other loops. They may use objects that the program has lent to the pipeline, so the end of a run
+  /// waits for them.
   const std::shared_ptr<detail::wait_group>& abandoned() const noexcept { return abandoned_; }
 
   /// Since when the run's consumer has been waiting for an item, in nanoseconds of monotonic_ns(): `not_waiting` while
@@ -167,8 +168,8 @@ class run_context {
   callback<void(const skipped_item& item)> skipped_;
 };
 
-/// What a runtime shares between its runs: executor::runtime(). The defaults are those of a loop that belongs to no
-/// runtime.
+/// Parts that a runtime shares between its runs: executor::runtime(). The defaults are those of a loop that belongs to
+/// no runtime.
 ///
 /// Concurrency: any thread of the runtime's loops. Lifetime: outlives every coroutine on those loops.
 class runtime_parts {
@@ -181,7 +182,7 @@ class runtime_parts {
   /// How many loops there are.
   virtual std::size_t loops() const noexcept { return 1; }
   /// The pool for functions that compute, made at the first call; null if there is none: see cpu_pool::share::of().
-  /// Throws what the pool's constructor throws.
+  /// Throws the exceptions of the pool's constructor.
   virtual cpu_pool* pool() { return nullptr; }
   /// How many threads the pool may have that each find a core; 0 if that is not known.
   virtual unsigned cores() const noexcept { return 0; }
@@ -191,17 +192,17 @@ class runtime_parts {
   virtual slot_store* device_slots() noexcept { return nullptr; }
   /// The limits of each loop's HTTP engine; null: the engine's defaults.
   virtual const http::engine_options* http() const noexcept { return nullptr; }
-  /// What is known of the addresses of servers; null: each loop learns for itself.
+  /// The known addresses of servers; null: each loop learns for itself.
   virtual http::detail::addresses* addresses() noexcept { return nullptr; }
-  /// What is known of the stores' hosts, and how their readers share them; null: each reader learns for itself.
+  /// The measurements of the stores' hosts, which their readers share; null: each reader learns for itself.
   virtual detail::store_hosts* hosts() noexcept { return nullptr; }
-  /// What is counted of requests and samples, for all runs together; null: nothing is.
+  /// Counts of requests and samples, of all runs together; null: nothing is counted.
   virtual detail::runtime_counts* counts() noexcept { return nullptr; }
-  /// Where to report what takes time, while a run is traced; else null.
+  /// Receives the spans of a traced run; null if none is traced.
   virtual detail::tracer* trace() noexcept { return nullptr; }
-  /// Those of runtime_options; null: none.
+  /// The ranges of runtime_options; null: none.
   virtual const profiler_ranges* ranges() const noexcept { return nullptr; }
-  /// Whether follow_device() has a use: asking a device for its address may cost a call of its driver.
+  /// True if follow_device() has an effect: asking a device for its address may cost a call of its driver.
   virtual bool follows_devices() const noexcept { return false; }
   /// The pipeline's batches go to this device, given by its address on the PCI bus: the loops and the pool may be moved
   /// to its NUMA node. For a stage that begins, before it makes use of the pool.

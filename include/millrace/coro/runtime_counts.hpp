@@ -21,7 +21,7 @@ class duration_stats {
  public:
   static constexpr std::size_t bounds = 17;
   /// Upper bounds in seconds, inclusive: 1, 2.5 and 5 times powers of ten, from 100 microseconds to 10 s, then 60 s.
-  /// The last bucket, of what is longer, has none.
+  /// The last bucket has no upper bound.
   static constexpr double upper[bounds] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                            0.1,    0.25,    0.5,    1,     2.5,    5,     10,   60};
 
@@ -30,7 +30,7 @@ class duration_stats {
   double sum = 0;  ///< seconds
 };
 
-/// What disk caches have done: one of them in this process, or all that a runtime's runs have read through.
+/// Counts of disk caches: of one cache in this process, or of all that a runtime's runs have read through.
 class disk_cache_stats {
  public:
   std::uint64_t hits = 0;      ///< reads that came from the disk
@@ -101,11 +101,11 @@ class duration_histogram {
   std::atomic<std::int64_t> sum_{0};
 };
 
-/// A number of events, and what the latest of them says.
+/// A number of events, and the text of the latest.
 class counted_events {
  public:
   void add() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
-  /// For what is rare: takes a lock.
+  /// For rare events: takes a lock.
   void add(std::string reason) noexcept {
     add();
     const std::lock_guard lock(mutex_);
@@ -123,7 +123,7 @@ class counted_events {
   std::string last_;
 };
 
-/// What a runtime counts for all of its runs: runtime_parts::counts(). Any thread.
+/// Counts that a runtime keeps for all of its runs: runtime_parts::counts(). Any thread.
 class runtime_counts {
  public:
   duration_histogram request, first_byte, part;

@@ -19,8 +19,8 @@ class stage_recorder;
 
 /// The metrics of one stage of a running pipeline. Only shown: nothing is decided by them. Written by the loop's
 /// thread, readable from any thread at any moment (the set is no snapshot). Counts are exact. Times are nanoseconds of
-/// the executor's metrics_clock: exact on virtual time and where turns are long; right to about 1% of the run, after
-/// some seconds, where they are short.
+/// the executor's metrics_clock: exact on virtual time and if turns are long; right to about 1% of the run, after
+/// some seconds, if they are short.
 ///
 /// A stage is *busy* (its code runs on the loop), *starved* (it asked a stage before it and waits), *blocked* (it has
 /// yielded an item and is not asked for the next one), or waiting for its own I/O or pool jobs:
@@ -40,12 +40,12 @@ class stage_record {
   static constexpr const char* numbered = "";
 
   const char* const name;
-  const char* const advice;          ///< what helps when it waits for its own I/O; null: not known
+  const char* const advice;          ///< helps when it waits for its own I/O; null: not known
   const stage_record* const parent;  ///< the stage that consumes this one; null for the sink
   stage_recorder* const owner;
   counter items{0};       ///< yielded to the next stage
   counter failed{0};      ///< left out by the stage's failure_policy
-  counter bytes{0};       ///< of those items, where their type has byte_size()
+  counter bytes{0};       ///< of those items, if their type has byte_size()
   counter read{0};        ///< bytes that it has read from a store, for fetch()
   counter reread{0};      ///< parts that it has read again because they had come damaged
   counter busy_ns{0};     ///< on the loop thread
@@ -53,25 +53,25 @@ class stage_record {
   detail::duration_histogram jobs;  ///< each of its jobs there
   /// The pool on which the stage's jobs run, and how many of them may run at once; 0: not known. Set when it starts.
   counter pool_threads{0}, pool_cores{0}, pool_limit{0};
-  /// Of its jobs: those that found the threads taken by jobs of others when they were submitted; and what those that
-  /// were measured (see pool_state::work()) took, and waited or slept of that.
+  /// Jobs that found the threads taken by jobs of others when they were submitted; and, of the measured jobs (see
+  /// pool_state::work()), their time, and the part of it that they waited or slept.
   counter crowded_jobs{0}, measured_ns{0}, slept_ns{0};
   counter jobs_in_pool{0};  ///< now: waiting for a thread, or on one
   std::atomic<bool> pool_given{false};          ///< by an option of the stage; if not, it is the runtime's
-  std::atomic<const char*> more_jobs{nullptr};  ///< what lets more of them run at once: a literal, or null
+  std::atomic<const char*> more_jobs{nullptr};  ///< the option that lets more of them run at once: a literal, or null
   /// How often a stage that works on several items found no room for one more: by their number, by their bytes.
   counter full_by_number{0}, full_by_bytes{0};
-  /// Of a stage that reads by ranges: how many it may have in flight now, and how long one is at most; and how often a
-  /// read ended while its consumer waited and no more could be in flight, by what kept it from that.
+  /// A stage that reads by ranges: how many it may have in flight now, and their maximum length; and how often a read
+  /// ended while the consumer waited and no more could be in flight, by the bound that prevented it.
   counter reads{0}, read_part{0}, kept_by_memory{0}, kept_by_requests{0}, kept_by_link{0}, kept_by_shards{0};
   counter kept_by_disk{0};  ///< likewise, of reads of a local disk (storage::is_local())
-  /// Of its store, as measured: time to the first byte, bytes per second of one connection; 0: not known.
+  /// Its store, as measured: time to the first byte, bytes per second of one connection; 0: not known.
   counter read_first_ns{0}, read_rate{0};
   /// Its bounds, as its options have them: objects open, ranged reads, bytes; 0: none, or not known.
   counter own_shards{0}, own_requests{0}, own_bytes{0};
   std::atomic<const char*> bytes_option{nullptr};  ///< the name of the last, a literal: ".window"
-  /// Of to_device(): its slots, and how often it waited for one that held a copy under way, work of the device, or a
-  /// batch that the consumer kept.
+  /// to_device(): its slots, and how often it waited for one that held a copy under way, work of the device, or a batch
+  /// that the consumer kept.
   counter slots{0}, kept_by_copy{0}, kept_by_device{0}, kept_by_consumer{0};
   counter starved_ns{0};  ///< waiting for the stage before it
   counter asked_ns{0};    ///< from being asked to yielding
@@ -81,12 +81,13 @@ class stage_record {
   static void add(counter& c, std::int64_t n) noexcept {
     c.store(c.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
-  /// The same for a counter of `stage`, `&stage_record::read` say; does nothing if no metrics are kept (null).
+  /// Like the above for a counter of `stage`, such as `&stage_record::read`; does nothing if no metrics are kept
+  /// (null).
   static void add(stage_record* stage, counter stage_record::*which, std::int64_t n) noexcept {
     if (stage != nullptr) add(stage->*which, n);
   }
 
-  /// What its options say of the reads that it has in flight, for run_stats::verdict(). The first call counts.
+  /// Bounds of its reads in flight, as its options set them, for run_stats::verdict(). The first call counts.
   void reads_within(std::size_t shards, std::size_t requests, std::size_t bytes_then, const char* option) noexcept {
     if (bytes_option.load(std::memory_order_relaxed) != nullptr) return;
     own_shards.store(static_cast<std::int64_t>(shards), std::memory_order_relaxed);
@@ -95,7 +96,7 @@ class stage_record {
     bytes_option.store(option, std::memory_order_relaxed);
   }
 
-  /// The same of a stage that works on several items at once.
+  /// Like reads_within(), for a stage that works on several items at once.
   void works_within(std::size_t limit, std::size_t bytes_then) noexcept {
     pool_limit.store(static_cast<std::int64_t>(limit), std::memory_order_relaxed);
     own_bytes.store(static_cast<std::int64_t>(bytes_then), std::memory_order_relaxed);
@@ -140,14 +141,14 @@ class stage_record {
 
   // ---- since the end of start-up
 
-  /// Nanoseconds since mark(), or in all where it was not called.
+  /// Nanoseconds since mark(), or in all if it was not called.
   class times {
    public:
     std::int64_t busy = 0, pool = 0, starved = 0, asked = 0, blocked = 0;
     std::int64_t items = 0;  ///< how many it has yielded
   };
   times since_mark() const noexcept;
-  /// Nanoseconds until mark() in which it was asked and did not wait for a stage before it; 0 where it was not called.
+  /// Nanoseconds until mark() in which it was asked and did not wait for a stage before it; 0 if it was not called.
   std::int64_t own_before_mark() const noexcept {
     return marked_asked_.load(std::memory_order_relaxed) - marked_starved_.load(std::memory_order_relaxed);
   }
@@ -184,8 +185,8 @@ class stage_recorder {
   /// it got its name. Texts must outlive the recorder.
   ///
   /// A generator that was made before the recorder is a stage of the pipeline, and gets its own record, even if others
-  /// have the same name. Those made later are made by a stage that runs, again and again (an untar() for each shard):
-  /// all of one name and parent share one record.
+  /// have the same name. Later generators are made by a running stage, again and again (an untar() for each shard): all
+  /// with one name and parent share one record.
   stage_record* record_for(const char* name, const char* advice, const stage_record* parent, std::int64_t made);
   /// The record that all of that name and parent share; made on first use.
   stage_record* find_or_add(const char* name, const stage_record* parent) {
@@ -218,7 +219,7 @@ class stage_recorder {
   }
 
  private:
-  /// Of a thousand sources of one merge(), the first have lines of their own, the others share one.
+  /// The first sources of a large merge() have lines of their own; the rest share one.
   static constexpr int most_alike = 16;
 
   struct link {

@@ -86,10 +86,10 @@ class task_promise<void> : public task_promise_base {
 /// A lazy coroutine with one result. It runs when it is awaited, on the awaiting coroutine's executor, and is awaited
 /// at most once: `T x = co_await f();` or `co_await std::move(t);`.
 ///
-/// Lifetime: the task owns its coroutine; its parameters live in the frame (values: rvalue references are
-/// refused by the compiler, and what a reference to const refers to must live until the task has ended). Cancellation:
-/// dropping the task, started or not, destroys the frame and everything below it, at once; it must not be dropped from
-/// within itself. Errors: what escapes the body is thrown by the await. A child that finishes without waiting for
+/// Lifetime: the task owns its coroutine; its parameters live in the frame (values: rvalue references are refused by
+/// the compiler, and the object of a reference to const must live until the task has ended). Cancellation: dropping the
+/// task, started or not, destroys the frame and everything below it, at once; it must not be dropped from within
+/// itself. Errors: an exception that leaves the body is thrown by the await. A child that finishes without waiting for
 /// anything costs no trip through the run queue.
 template <class T = void>
 class [[nodiscard("a task does nothing until it is awaited")]] task {

@@ -42,7 +42,7 @@ class pushed_range {
   const profiler_ranges* const to_;
 };
 
-/// Where an event of a trace is drawn.
+/// The lane in which an event of a trace is drawn.
 enum class trace_lane : unsigned char {
   training,    ///< key: the run
   pool,        ///< key: the thread of its pool

@@ -8,8 +8,8 @@
 #include <millrace/cuda/stream.hpp>
 #include <millrace/device/normalise_images.hpp>
 
-/// \file For .cu files: this is a kernel, for nvcc. For other compilers it is empty, except in tests, which define what
-/// nvcc has built in.
+/// \file For .cu files: this is a kernel, for nvcc. For other compilers it is empty, except in tests, which define
+/// nvcc's built-in names.
 
 #if defined(__CUDACC__) || defined(MILLRACE_KERNELS_ARE_FUNCTIONS)
 
@@ -17,7 +17,7 @@ namespace millrace::inline MILLRACE_ABI::cuda {
 
 namespace detail {
 
-/// A thread for each pixel of the result; images in turn where there are more than a grid is high.
+/// A thread for each pixel of the result; images in turn if there are more than a grid is high.
 template <dtype Type>
 __global__ void normalise(millrace::detail::pixel_work w) {
   const std::int64_t pixel = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -37,7 +37,7 @@ __global__ void normalise(millrace::detail::pixel_work w) {
 ///     b.release(work);  // or after the step, if it reads the batch's labels
 ///
 /// `to` is memory of that GPU, not otherwise used until `work` is done with it. Release the batch after the kernel, by
-/// release(). Throws configuration_error also where batch and stream are of different GPUs, and cuda::error.
+/// release(). Throws configuration_error also if batch and stream are of different GPUs, and cuda::error.
 MILLRACE_CUDA_DEFAULT_STREAM inline void normalise_images(const device_batch& b, std::string_view field,
                                                           const tensor_view& to, const stream& work,
                                                           const normalise_options& options = {}) {
@@ -50,7 +50,7 @@ MILLRACE_CUDA_DEFAULT_STREAM inline void normalise_images(const device_batch& b,
                        : to.type() == dtype::f16 ? reinterpret_cast<const void*>(&detail::normalise<dtype::f16>)
                                                  : reinterpret_cast<const void*>(&detail::normalise<dtype::bf16>);
   constexpr unsigned threads = 256;
-  constexpr std::int64_t highest = 65535;  // what a grid may be
+  constexpr std::int64_t highest = 65535;  // the maximum of a grid
   const std::int64_t across = (static_cast<std::int64_t>(w.height) * w.width + threads - 1) / threads;
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(w.images < highest ? w.images : highest));
   void* arguments[] = {&w};

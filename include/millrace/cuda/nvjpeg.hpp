@@ -63,7 +63,7 @@ class nvjpeg_library {
   nvjpeg_library(device on, nvjpegBackend_t backend) : on_(on) {
     const device_guard current(on);
     check(nvjpegCreateEx(backend, nullptr, nullptr, NVJPEG_FLAGS_DEFAULT, &handle_), "nvjpegCreateEx");
-    // Images differ in size: with whole pieces, what a state has is soon enough for all batches.
+    // Images differ in size: with whole pieces, a state's memory is soon enough for all batches.
     constexpr std::size_t piece = std::size_t(4) << 20;
     const nvjpegStatus_t on_gpu = nvjpegSetDeviceMemoryPadding(piece, handle_);
     const nvjpegStatus_t pinned = nvjpegSetPinnedMemoryPadding(piece, handle_);
@@ -142,7 +142,7 @@ class nvjpeg_state {
  private:
   std::shared_ptr<const nvjpeg_library> library_;
   nvjpegJpegState_t state_ = nullptr;
-  std::size_t batch_ = 0;  // what it is initialised for
+  std::size_t batch_ = 0;  // images that it is initialised for
 };
 
 }  // namespace detail
@@ -176,7 +176,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM nvjpeg : public stream_device {
       : stream_device(std::move(copies)),
         library_(std::make_shared<detail::nvjpeg_library>(stream_device::copies().on(), backend)) {}
 
-  /// For to_device(): enqueues what it can of the images that are not taken yet, and marks these.
+  /// For to_device(): enqueues images that are not taken yet and that it can decode, and marks these.
   void decode(std::vector<millrace::detail::image_to_decode>& images, decoding& with) const {
     std::vector<const unsigned char*> files;
     std::vector<std::size_t> sizes;
@@ -201,13 +201,13 @@ class MILLRACE_CUDA_DEFAULT_STREAM nvjpeg : public stream_device {
   }
 
  private:
-  /// Whether the file is whole: its marker of the end (EOI) stands among the last bytes, few of which may follow it. A
-  /// file that is cut off nvJPEG decodes as far as it goes, and reports success; the host refuses it.
+  /// True if the file is complete: its marker of the end (EOI) is among the last bytes, few of which may follow it.
+  /// nvJPEG decodes a truncated file as far as it goes, and reports success; the host refuses it.
   static bool has_end(std::string_view file) noexcept {
     constexpr std::size_t last = 4096;
     return file.substr(file.size() - std::min(file.size(), last)).rfind("\xff\xd9") != std::string_view::npos;
   }
-  /// Whether it sees the same image as the host does, for which there is room.
+  /// True if it gives the same image as the host, for which there is room.
   bool takes(const undecoded_image& image) const {
     if (!image.plain_jpeg || !has_end(image.data.view())) return false;
     int channels = 0;

@@ -22,7 +22,7 @@ namespace millrace::inline MILLRACE_ABI::cuda {
 
 namespace detail {
 
-/// Of its own: what the program pushes and pops is another stack, and profilers can show or leave out either.
+/// A domain of the library's own: the program's ranges are another stack, and profilers can show or leave out either.
 inline nvtxDomainHandle_t nvtx_domain() noexcept {
   static const nvtxDomainHandle_t domain = nvtxDomainCreateA("millrace");
   return domain;

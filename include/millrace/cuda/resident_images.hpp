@@ -30,7 +30,7 @@ struct resident_images_options {
 
 namespace detail {
 
-/// Pixels of images, and what copies them. All its work is on the one stream of the copies, so a copy from here comes
+/// Pixels of images, and the copies of them. All its work is on the one stream of the copies, so a copy from here comes
 /// after the one that brought the pixels. Any thread.
 class MILLRACE_CUDA_DEFAULT_STREAM image_store {
  public:
@@ -102,7 +102,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
     return kept_;
   }
   std::size_t most() const noexcept { return with_.bytes; }
-  /// That it is full, once.
+  /// The line that says that it is full, once; else empty.
   std::string remark() {
     const std::lock_guard lock(mutex_);
     if (!full_ || std::exchange(said_, true)) return std::string();
@@ -119,12 +119,12 @@ class MILLRACE_CUDA_DEFAULT_STREAM image_store {
     std::size_t operator()(const hash128& id) const noexcept { return static_cast<std::size_t>(id.low); }
   };
 
-  /// `across`: the direction where what is kept is the host's.
+  /// `across`: the direction if the images are kept by the host.
   void copy(void* to, const void* from, std::size_t n, cudaMemcpyKind across) const {
     const cudaMemcpyKind direction = with_.page_locked ? across : cudaMemcpyDeviceToDevice;
     check(cudaMemcpyAsync(to, from, n, direction, on_.copies().get()), "cudaMemcpyAsync");
   }
-  /// Null where there is none.
+  /// Null if there is none.
   std::uint8_t* room_for(std::size_t n) {
     constexpr std::size_t alignment = 256;
     n = (n + alignment - 1) / alignment * alignment;
@@ -193,19 +193,19 @@ auto decoding_of(const D*) {
 /// .tolerate_corruption, which cannot be seen in the bytes.
 ///
 /// Memory: of the GPU, or with .page_locked of the host, from where later epochs are copied without decoding and
-/// without staging. It is taken in blocks of 64 MiB, or of what .bytes allows, as images come: in the first epoch,
-/// never more than .bytes, which run_options::budget counts in both cases as it does slots. What does not fit is
-/// decoded in every epoch: one line in the runtime's log reports it, and kept() is the number of bytes. Images are kept
-/// until forget(), or until the last copy of this object is destroyed; a runtime has one copy until it ends. Both wait
-/// for the stream of the copies, and freeing may wait for the device.
+/// without staging. It is taken in blocks of 64 MiB, or of .bytes if that is less, as images come: in the first epoch,
+/// never more than .bytes, which run_options::budget counts in both cases as it does slots. An image that does not fit
+/// is decoded in every epoch: one line in the runtime's log reports it, and kept() is the number of bytes. Images are
+/// kept until forget(), or until the last copy of this object is destroyed; a runtime has one copy until it ends. Both
+/// wait for the stream of the copies, and freeing may wait for the device.
 ///
 /// Concurrency: any threads; two runs that miss the same image at the same time both decode it. Errors: those of the
-/// device that it is made of; configuration_error where .bytes is 0; cuda::error, which says how much was wanted, where
+/// device that it is made of; configuration_error if .bytes is 0; cuda::error, which says how much was wanted, if
 /// there is less memory than .bytes. A batch with a corrupt image is not kept.
 template <std::derived_from<stream_device> Inner>
 class MILLRACE_CUDA_DEFAULT_STREAM resident_images : public Inner {
  public:
-  /// A slot's: of the device inside, and what its batch's images are known by.
+  /// A slot's state: that of the device inside, and the ids of its batch's images.
   struct decoding {
     decltype(detail::decoding_of(static_cast<const Inner*>(nullptr))) inner;
     detail::image_store::ids ids;
@@ -217,7 +217,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM resident_images : public Inner {
   resident_images(const Target& inner, const resident_images_options& with)
       : Inner(inner), store_(std::make_shared<detail::image_store>(*this, with)) {}
 
-  /// For to_device(): enqueues what is kept, and what the device inside decodes.
+  /// For to_device(): enqueues images that are kept, and those that the device inside decodes.
   void decode(detail::image_store::images& images, decoding& with) const {
     with.ids.clear();
     for (const millrace::detail::image_to_decode& i : images) {
@@ -226,7 +226,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM resident_images : public Inner {
     store_->give(images, with.ids);
     if constexpr (requires { typename Inner::decoding; }) Inner::decode(images, with.inner);
   }
-  /// For to_device(), when all are decoded: enqueues the copies of what is not kept yet.
+  /// For to_device(), when all are decoded: enqueues the copies of images that are not kept yet.
   void keep(const detail::image_store::images& images, const decoding& with) const { store_->keep(images, with.ids); }
   /// For to_device(): the most that is kept, for the run's budget.
   std::size_t keeps() const noexcept { return store_->most(); }

@@ -36,14 +36,14 @@ class MILLRACE_CUDA_DEFAULT_STREAM event {
     }
   }
 
-  /// Marks the end of what is enqueued on `stream` now.
+  /// Marks the end of the work enqueued on `stream` now.
   void record(cudaStream_t stream) {
     const device_guard current(on_);
     detail::check(cudaEventRecord(handle_, stream), "cudaEventRecord");
   }
 
-  /// Whether the mark is reached; true when never recorded. Does not block. Throws cuda::error, also for errors of
-  /// the work before the mark.
+  /// True if the mark is reached, or was never recorded. Does not block. Throws cuda::error, also for errors of the
+  /// work before the mark.
   bool ready() const {
     const device_guard current(on_);
     return detail::done(cudaEventQuery(handle_), "cudaEventQuery");
@@ -87,7 +87,7 @@ class MILLRACE_CUDA_DEFAULT_STREAM stream {
     detail::check(cudaStreamWaitEvent(get(), e.get(), 0), "cudaStreamWaitEvent");
   }
 
-  /// Whether everything enqueued so far is done. Does not block.
+  /// True if everything enqueued so far is done. Does not block.
   bool idle() const {
     const device_guard current(on());
     return detail::done(cudaStreamQuery(get()), "cudaStreamQuery");

@@ -87,8 +87,8 @@ class pinned_source final : public slab_source {
 /// stream per thread is refused by a configuration_error: the batch that waited on one thread may be released on
 /// another, where the name means another stream. The null stream is that one in a file compiled for it. A stream that
 /// captures a graph is refused as well, before anything is recorded: the marks would be the graph's. Equal are those of
-/// one GPU. cudaFree and cudaFreeHost may wait for all work on the device: the runtime owns what pipelines use, and
-/// frees it at its end.
+/// one GPU. cudaFree and cudaFreeHost may wait for all work on the device: the runtime owns the memory of pipelines,
+/// and frees it at its end.
 class MILLRACE_CUDA_DEFAULT_STREAM stream_device {
  public:
   using event_type = event;

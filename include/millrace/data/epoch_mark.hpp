@@ -11,16 +11,17 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What a stage has given of samples that it has in part: of a window (bucket_by_length()), a sample (flat_map()) or a
-/// document (pack()).
+/// The progress of a stage through samples that it has yielded in part: of a window (bucket_by_length()), a sample
+/// (flat_map()) or a document (pack()).
 class held_part {
  public:
   std::uint32_t stage = 0;  ///< which stage, with which options, counts; of several their sum; 0: none
-  /// In units of the stage's own: batches, items, tokens. On the first sample after a resume: what was given before.
+  /// In units of the stage's own: batches, items, tokens. On the first sample after a resume: the number yielded
+  /// before.
   std::uint32_t taken = 0;
   bool of_rank = false;  ///< it counts this rank's share of a step: each rank has a state of its own
 
-  /// Whether a stage counts at all.
+  /// True if a stage counts at all.
   explicit operator bool() const noexcept { return stage != 0; }
   friend bool operator==(const held_part&, const held_part&) = default;
 };
@@ -45,14 +46,14 @@ class epoch_mark {
   bool whole = false;       ///< the last of its rank's share of a step; with one rank every sample is
   bool last = false;        ///< of this rank's epoch
   /// An empty entry, of weight 0: it pads the epoch's last batch, or has the position of a sample that could not be
-  /// read or was left out. Of several items: all are.
+  /// read or was left out. Several items are padding if all are.
   bool padding = false;
-  bool disordered = false;  ///< a stage has changed the order: what came before it are other samples
+  bool disordered = false;  ///< a stage has changed the order: the entries before it are other samples
   bool counted = false;     ///< all ranks take steps of equal size, of which this is an entry: equal_batches::fill()
   std::uint32_t steps = 0;  ///< of those, how many of the epoch end with this entry or before; 0: not known
 
-  /// Whether it has a position that no other item takes, in the canonical order of an index or in a step of
-  /// equal_batches: then batches keep their sizes, even where samples are left out.
+  /// True if its position is taken by no other item, in the canonical order of an index or in a step of equal_batches:
+  /// then batches keep their sizes, even if samples are left out.
   bool placed() const noexcept { return known && (next != 0 || counted || part); }
 
   /// Becomes the mark of all up to `later`.
@@ -77,14 +78,14 @@ class training_place {
   std::uint64_t batch = 0;    ///< how many of the epoch's batches were taken, those before a resume included
   std::uint64_t batches = 0;  ///< of an epoch, on this rank; 0: not known
 
-  /// Of the whole training, as far as it is known; 0: not known.
+  /// Batches taken in the whole training, and all of its batches, as far as they are known; 0: not known.
   std::uint64_t taken() const noexcept { return epoch * batches + batch; }
   std::uint64_t all() const noexcept { return epochs * batches; }
 };
 
 namespace detail {
 
-/// Whether mark_of_item() knows anything about items of type T.
+/// True if mark_of_item() can read marks of items of type T.
 template <class T>
 inline constexpr bool has_mark_v = has_mark<T>;
 template <class T, class A>
@@ -98,7 +99,7 @@ epoch_mark mark_of_item(const T& item) {
     return epoch_mark();
   }
 }
-/// Of a batch as batch() makes it.
+/// The mark of a batch as batch() makes it.
 template <class T, class A>
 epoch_mark mark_of_item(const std::vector<T, A>& items) {
   epoch_mark all;
@@ -108,7 +109,7 @@ epoch_mark mark_of_item(const std::vector<T, A>& items) {
   return all;
 }
 
-/// Whether a function of the program must not see the item.
+/// True if functions of the program must not get the item.
 template <class T>
 bool is_empty_entry(const T& item) {
   if constexpr (marked_item<T>) {
@@ -136,7 +137,7 @@ T empty_entry(epoch_mark mark) {
   return empty;
 }
 
-/// Makes an item, or all of a batch, empty entries in the same places; false where it has no places, or cannot.
+/// Makes an item, or all of a batch, empty entries in the same places; false if it has no places, or cannot.
 template <class T>
 bool leave_out(T& item) {
   if constexpr (can_set_mark<T>) {
@@ -156,13 +157,13 @@ bool leave_out(std::vector<T, A>& items) {
   for (T& item : items) all = detail::leave_out(item) && all;
   return all;
 }
-/// Whether leave_out() can.
+/// True if leave_out() works for items of type T.
 template <class T>
 inline constexpr bool keeps_place_v = can_set_mark<T>;
 template <class T, class A>
 inline constexpr bool keeps_place_v<std::vector<T, A>> = keeps_place_v<T>;
 
-/// Puts an item, or all of a batch, in another place of the order. What is empty stays so.
+/// Puts an item, or all of a batch, in another place of the order. Padding stays padding.
 template <class T>
 void move_to_place(T& item, epoch_mark place) {
   place.padding = detail::mark_of_item(item).padding;

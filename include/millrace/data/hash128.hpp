@@ -29,7 +29,7 @@ struct hash128 {
 };
 
 /// The hash128 of bytes and numbers that come one after the other. The bytes' hash depends on how they were cut into
-/// calls: it is for whole texts and for records. The same on every platform.
+/// calls: it is for whole texts and for records. Results are equal on every platform.
 class hasher128 {
  public:
   void add(std::uint64_t word) noexcept {

@@ -9,16 +9,17 @@
 
 #include <millrace/base/compiler.hpp>
 
-// What the type of an item may offer to the stages. All of it is optional: every movable type is an item. The functions
-// are found beside the type (argument-dependent lookup): as friends, or in its namespace. They run on the loop's
-// thread, once or more for each item at each stage: all but compact_slices() and collate() should be cheap and not
-// throw. Their names are for the library alone, since what a program calls by another name is not called by accident.
+// Functions and members that the type of an item may offer to the stages. All of it is optional: every movable type is
+// an item. The functions are found beside the type (argument-dependent lookup): as friends, or in its namespace. They
+// run on the loop's thread, once or more for each item at each stage: all but compact_slices() and collate() should be
+// cheap and not throw. Their names are for the library alone: a program's function of another name is never called by
+// accident.
 //
 // std::size_t byte_size(const T&)
 //     The bytes that the item holds: for the bounds in bytes of buffer(), shuffle(), map_concurrent() and others, and
 //     for the table of stats(). Known for std::string and, as a sum, for vectors. Else the item counts as 0 bytes.
 // T compact_slices(T)
-//     The same item in less memory: slices of slabs are copied. shuffle() calls it for each item that stays; buffer(),
+//     An equal item in less memory: slices of slabs are copied. shuffle() calls it for each item that stays; buffer(),
 //     batch(), bucket_by_length(), map_concurrent() and run() only as slice_of() says. Else the item is held as it is.
 // const bytes* slice_of(const T&)
 //     One of its `bytes`, or null, to find out which slab the item keeps: those stages compact items while less than
@@ -27,16 +28,16 @@
 //     The mark that epochs() has set on the sample which the item is made of. Batches then know their epoch and do not
 //     cross it, and a training can be resumed after them. Known for vectors of such items. Else state() throws.
 // member `mark`, or void set_mark(T&, const epoch_mark&)
-//     What mark_of() returns, to be set. With a default constructor an object of the type can then be an empty entry:
-//     it stands where a sample was left out, could not be read, or pads an epoch, and has weight 0 in its batch.
+//     Sets the mark that mark_of() returns. With a default constructor an object of the type can then be an empty
+//     entry: it stands where a sample was left out, could not be read, or pads an epoch, and has weight 0 in its batch.
 //     Functions of the program are not called for it. Else stages that would have to make one are refused by run().
 // members `from` and, optionally, `key`
 //     An origin and a name: errors of functions that work on the item name the shard, the byte and the key.
 // auto place_of(const T&)
 //     The object that has these members, for an item that has none itself. Else errors do not name the item.
 // std::size_t samples_in_batch(const T&)
-//     The samples in a batch that run() yields: for the rates of stats(). Known for vectors. Else not known. What has
-//     it is a batch, and never an empty entry.
+//     The samples in a batch that run() yields: for the rates of stats(). Known for vectors. Else not known. A type
+//     that has it is a batch, and never an empty entry.
 // void collate(const T&, sample_writer&)
 //     Writes the item into one row of a batch, for to_device(): see sample_writer in device/collate.hpp. Runs on the
 //     pool. Else to_device() needs such a function as its argument.
@@ -105,7 +106,7 @@ template <class T>
 concept has_set_mark = requires(T& item, const epoch_mark& mark) { set_mark(item, mark); };
 template <class T>
 concept shows_mark = requires(T& item) { requires std::is_same_v<decltype((item.mark)), epoch_mark&>; };
-/// One sample, or what is made of one: not a batch.
+/// One sample, or an item made of one: not a batch.
 template <class T>
 concept marked_item = has_mark<T> && !has_samples_in_batch<T>;
 template <class T>

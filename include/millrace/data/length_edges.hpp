@@ -17,11 +17,11 @@ class length_edges {
   static constexpr std::size_t most = 32;
 
   constexpr length_edges() noexcept = default;
-  /// Throws configuration_error for more than 32, for 0, and where one is not larger than the one before it.
+  /// Throws configuration_error for more than 32, for 0, and if one is not larger than the one before it.
   constexpr length_edges(std::initializer_list<std::size_t> edges) {
     for (const std::size_t e : edges) push_back(e);
   }
-  /// The same, of edges that a program computes.
+  /// Takes edges that a program computes.
   constexpr explicit length_edges(std::span<const std::size_t> edges) {
     for (const std::size_t e : edges) push_back(e);
   }

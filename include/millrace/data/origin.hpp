@@ -74,7 +74,8 @@ class origin {
   /// The byte after the item's last one, for a sample that group_samples() made from a plain tar: reading the bytes
   /// from offset to here gives the sample again. 0: not known.
   std::uint64_t end = 0;
-  /// Of several items that flat_map() makes of one place, which: each has random numbers of its own. 0: the first.
+  /// The index among several items that flat_map() makes of one place: each has random numbers of its own. 0: the
+  /// first.
   std::uint32_t copy = 0;
 
   explicit operator bool() const noexcept { return from != nullptr; }
@@ -97,18 +98,18 @@ class origin {
 
 }  // namespace millrace
 
-/// What random numbers are drawn for: the third word of rng(seed, epoch, purpose), so that stages with the same seed
-/// draw independent sequences. Part of the library's contract: the order of an epoch depends on them.
+/// Purposes of random numbers: the third word of rng(seed, epoch, purpose), so that stages with the same seed draw
+/// independent sequences. Part of the library's contract: the order of an epoch depends on them.
 
 namespace millrace::inline MILLRACE_ABI::purpose {
 
-/// Of shuffle(): which item of the window leaves next.
+/// shuffle(): the item of the window that leaves next.
 inline constexpr std::uint64_t shuffle = 0x73687566666c6521;  // "shuffle!"
-/// Of mix(): which source the next item comes from.
+/// mix(): the source of the next item.
 inline constexpr std::uint64_t mix = 0x6d697865642e2e2e;      // "mixed..."
-/// Of bucket_by_length(): which batch of the window leaves next.
+/// bucket_by_length(): the batch of the window that leaves next.
 inline constexpr std::uint64_t bucket = 0x6275636b65747321;  // "buckets!"
-/// Of sample::random(), for what crops and mirrors its image.
+/// sample::random(), for functions that crop and mirror its image.
 inline constexpr std::uint64_t augment = 0x6175676d656e7421;  // "augment!"
 
 }  // namespace millrace::purpose

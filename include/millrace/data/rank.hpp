@@ -15,14 +15,14 @@ struct rank {
   std::uint32_t world_size = 1;        ///< processes in all
   std::uint32_t local_index = 0;       ///< among the processes of this machine
   std::uint32_t local_world_size = 1;  ///< processes on this machine
-  const char* source = "explicit";     ///< where these numbers come from; a literal
+  const char* source = "explicit";     ///< origin of these numbers; a literal
 
   /// Throws configuration_error for numbers that contradict each other.
   void check() const;
 };
 
-/// How many machines the processes are on, by what their launcher says: for epochs_options::hosts. configuration_error
-/// where that is not known, or not equally many are on each.
+/// The number of machines that the processes are on, by the variables of their launcher: for epochs_options::hosts.
+/// configuration_error if that is not known, or not equally many are on each.
 std::uint64_t hosts_of(const rank& r);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// One object of a store that holds samples: what sources list and `fetch` reads.
+/// One object of a store that holds samples: listed by sources and read by `fetch`.
 class shard {
  public:
   shard() = default;
@@ -29,8 +29,8 @@ class shard {
   std::uint64_t seed = 0;   ///< of the training that reads it
   std::uint64_t epoch = 0;  ///< in which it is read, of its data set; samples have them from their shard
   std::uint32_t dataset = 0;  ///< of a mix of data sets (dataset_mix): its number; samples have it from their shard
-  bool dealt = false;       ///< whether epochs() has set seed and epoch
-  /// Of a dataset of arrays: the `arrays` whose rows the samples are; else null.
+  bool dealt = false;       ///< epochs() has set seed and epoch
+  /// The `arrays` whose rows are the samples of a dataset of arrays; else null.
   std::shared_ptr<const void> rows;
 
   /// The URL as messages show it: without user information and query, which may be secrets (a presigned URL). Names of
@@ -39,7 +39,7 @@ class shard {
     return detail::shown_url(url);
   }
 
-  /// Whether they are the same version of the same object; seed, epoch and the rest do not count.
+  /// True if they are the same version of the same object; seed, epoch and the rest do not count.
   friend bool operator==(const shard& a, const shard& b) {
     return a.url == b.url && a.size == b.size && millrace::detail::same_etag(a.etag, b.etag);
   }
@@ -47,9 +47,9 @@ class shard {
 
 namespace detail {
 
-/// Whether a listing of `wanted` (a prefix or a pattern) leaves out `name`, a key or a path: an index that
-/// millrace-index has written among the shards, or has not finished, or what write_shards() writes beside them, which
-/// ends in ".millrace.index" or ".millrace.json". One that is named in full is not left out.
+/// Returns true if a listing of `wanted` (a prefix or a pattern) leaves out `name`, a key or a path: an index that
+/// millrace-index has written among the shards, or has not finished, or a file that write_shards() writes beside them,
+/// which ends in ".millrace.index" or ".millrace.json". One that is named in full is not left out.
 inline bool is_index_beside(std::string_view wanted, std::string_view name) noexcept {
   const std::string_view last = name.substr(name.rfind('/') + 1);
   for (const std::string_view kind : {"millrace.index", "millrace.json", "millrace.index.part"}) {
@@ -60,7 +60,8 @@ inline bool is_index_beside(std::string_view wanted, std::string_view name) noex
   return false;
 }
 
-/// What the log says was left out: the name, or the pattern of all that are beside the shards of a folder.
+/// The text that the log has for files left out: the name, or the pattern of all that are beside the shards of a
+/// folder.
 inline std::string shown_beside(std::string_view name) {
   const std::size_t last = name.rfind('/') + 1;
   const std::size_t kind = name.find("millrace.", last);
@@ -70,7 +71,7 @@ inline std::string shown_beside(std::string_view name) {
 
 }  // namespace detail
 
-/// What a training could not read of one shard, if a failure_policy tolerates it.
+/// Samples that a training could not read of one shard, if a failure_policy tolerates it.
 class lost_shard {
  public:
   std::string shard;          ///< its URL, without secrets

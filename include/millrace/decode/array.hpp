@@ -33,13 +33,13 @@ inline constexpr std::size_t largest_npy_header = 1 << 16;
 npy_layout npy_layout_of(std::string_view text);
 }  // namespace detail
 
-/// A tensor of a sample: row-major, dense, in memory that it shares, a slice of what was read where that is aligned.
+/// A tensor of a sample: row-major, dense, in shared memory, which is a slice of the file if that is aligned.
 /// Immutable; a copy is another share.
 class array {
  public:
   array() = default;
-  /// The elements are those of `data`, in the order of this machine. Copies them where they are not aligned. Throws
-  /// decode_error where `data` has another size than type and shape say.
+  /// The elements are those of `data`, in the order of this machine. Copies them if they are not aligned. Throws
+  /// decode_error if `data` has another size than type and shape say.
   array(const bytes& data, dtype type, const shape& dims, const where& at = where());
   /// Takes the elements over, without a copy: `array(std::move(x), {60'000, 28, 28})`. Throws as above.
   template <class T>
@@ -49,14 +49,14 @@ class array {
     *this = array(shared_bytes(kept, kept->data(), kept->size() * sizeof(T)), dtype_of<T>, dims);
   }
   /// The elements of `of`, without a copy. `owner` keeps their memory alive: it is dropped with the last share, on any
-  /// thread. Where it is null, the memory must outlive every share: that of a dataset, of its runs, and the samples and
+  /// thread. If it is null, the memory must outlive every share: that of a dataset, of its runs, and the samples and
   /// batches that came of them. Nothing may write to it in the meantime.
   array(const tensor_view& of, std::shared_ptr<const void> owner)
       : array(shared_bytes(std::move(owner), of.data(), of.bytes()), of.type(), of.dims()) {}
 
   dtype type() const noexcept { return type_; }
   const shape& dims() const noexcept { return dims_; }
-  /// Aligned for its type; null where there are no elements.
+  /// Aligned for its type; null if there are no elements.
   const void* data() const noexcept { return data_.data(); }
   const bytes& memory() const noexcept { return data_; }
 
@@ -109,12 +109,13 @@ class no_tensor : public decode_error {
 };
 }  // namespace detail
 
-/// What np.save() writes (NumPy's format 1.0, 2.0 and 3.0), without a copy where the data are aligned, as NumPy aligns
-/// them: booleans, whole numbers and floating-point numbers of 16, 32 and 64 bits.
+/// Reads the files of np.save() (NumPy's format 1.0, 2.0 and 3.0), without a copy if the data are aligned, as NumPy
+/// aligns them: booleans, whole numbers and floating-point numbers of 16, 32 and 64 bits.
 ///
-/// Throws decode_error, with the place `at`, for what is no .npy, is cut short or longer than it says, and for what
-/// there is no tensor for: big-endian elements, Fortran's order (but for arrays that have the same order in both),
-/// Python objects, text, structures, complex numbers, more than eight extents. A header of more than 64 KiB is refused.
+/// Throws decode_error, with the place `at`, for a file that is no .npy, is cut short or longer than it says, and for
+/// arrays that there is no tensor for: big-endian elements, Fortran's order (but for arrays that have the same order in
+/// both), Python objects, text, structures, complex numbers, more than eight extents. A header of more than 64 KiB is
+/// refused.
 array parse_npy(const bytes& file, const where& at = where());
 
 /// Elements without a header, little-endian, one after the other, as ndarray.tofile() writes them: one dimension, as
@@ -125,14 +126,14 @@ array parse_raw(const bytes& data, dtype type, const where& at = where());
 /// at. So a file may be larger than memory, and processes that map the same one share it. The mapping lasts as long as
 /// a share of the array. The header is read here, on the calling thread.
 ///
-/// Where a page cannot be read, the process gets SIGBUS: nothing may make the file shorter meanwhile. A dataset of such
+/// If a page cannot be read, the process gets SIGBUS: nothing may make the file shorter meanwhile. A dataset of such
 /// `arrays` reads the pages of a sample before it delivers it, on a pool, and reports that as an io_error.
 ///
-/// Throws io_error where the file cannot be opened or mapped, and decode_error, with the path, as parse_npy().
+/// Throws io_error if the file cannot be opened or mapped, and decode_error, with the path, as parse_npy().
 array map_npy(const std::string& path);
-/// The same of a file without a header, as ndarray.tofile() writes it: `map_raw("x.bin", dtype::f32, {60'000, 784})`,
+/// Maps a file without a header, as ndarray.tofile() writes it: `map_raw("x.bin", dtype::f32, {60'000, 784})`,
 /// little-endian and row-major, from byte `offset` on. decode_error unless the file ends where the array does, and
-/// where `offset` is no multiple of an element.
+/// if `offset` is no multiple of an element.
 array map_raw(const std::string& path, dtype type, const shape& dims, std::uint64_t offset = 0);
 
 /// Arrays with equally many rows, each of which is a sample:
@@ -143,7 +144,7 @@ array map_raw(const std::string& path, dtype type, const shape& dims, std::uint6
 /// read_arrays() gives them type and shape. Copies share the memory, too.
 class arrays {
  public:
-  /// Throws configuration_error, which names the arrays, where they have no rows or different numbers of them, and for
+  /// Throws configuration_error, which names the arrays, if they have no rows or different numbers of them, and for
   /// a name that is empty or stands twice.
   explicit arrays(std::vector<named_array> all);
 
@@ -151,16 +152,16 @@ class arrays {
   auto begin() const noexcept { return all_.begin(); }
   auto end() const noexcept { return all_.end(); }
   std::size_t size() const noexcept { return all_.size(); }
-  /// The array of that name; null where there is none.
+  /// The array of that name; null if there is none.
   const array* find(std::string_view name) const noexcept;
-  /// Whether one of them is in a mapped file.
+  /// True if one of them is in a mapped file.
   bool mapped() const noexcept;
-  /// A number that is another one, all but surely, where some of what the arrays contain is another: of each the first
-  /// and the last 64 KiB, and 4 KiB at sixteen places between. Never 0. What cannot be read of a mapped one is
-  /// left out: that is an error of its rows.
+  /// A hash of the arrays' contents, of each the first and the last 64 KiB, and 4 KiB at sixteen places between: all
+  /// but surely another one if these differ. Never 0. Pages of a mapped one that cannot be read are left out: that is
+  /// an error of its rows.
   std::uint64_t contents() const;
-  /// Reads the pages of rows that are in mapped files, where they are not in memory. `stretches`: the first row and the
-  /// one after the last, of each stretch of neighbours. io_error, which names the file, where that fails.
+  /// Reads the pages of rows that are in mapped files, if they are not in memory. `stretches`: the first row and the
+  /// one after the last, of each stretch of neighbours. io_error, which names the file, if that fails.
   void read_in(const std::vector<std::uint64_t>& stretches) const;
 
  private:

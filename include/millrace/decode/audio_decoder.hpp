@@ -23,15 +23,15 @@ enum class audio_crop : std::uint8_t {
   random   ///< any, each frame equally likely to be the first
 };
 
-/// What recordings become: see audio_decoder and decode_audio().
+/// The form of decoded recordings: see audio_decoder and decode_audio().
 struct audio_options {
-  int rate = 0;                         ///< frames a second, resampled where a recording has another; 0: as it is
+  int rate = 0;                         ///< frames a second, resampled if a recording has another; 0: as it is
   int channels = 0;                     ///< 1: the mean of all; 2: one becomes two; 0: as they are
   double seconds = 0;                   ///< the most that is taken of a recording; 0: all of it
   audio_crop crop = audio_crop::start;  ///< the part that is taken of a longer one
   bool fill = true;                     ///< with .seconds: zeros after shorter ones, so that all have one length
   dtype type = dtype::f32;              ///< f32: from -1 to 1; i16: 32768 times that, rounded and clipped
-  bool tolerate_corruption = false;     ///< decodes what is readable of truncated or damaged data
+  bool tolerate_corruption = false;     ///< decodes the readable part of truncated or damaged data
   /// More values (frames times channels) than this are refused before they are decoded.
   std::uint64_t max_values = std::uint64_t(1) << 28;
   pad_options pad = {};       ///< in a batch, of recordings whose lengths differ: without .seconds, or without .fill
@@ -73,15 +73,15 @@ class audio {
 ///
 /// The result depends on the data, the options and `place` alone. Errors: decode_error, which name the place `at`, and
 /// in a stage without one that of the stage's item: no recording, cut short, damaged, more than .max_values, channels
-/// that cannot be mixed. What follows the part that is taken is not decoded, and so not checked.
+/// that cannot be mixed. Data after the decoded part is not decoded, and so not checked.
 ///
 /// The length is that of the data, whatever the header says: an MP3's frames are counted (without a LAME tag all of
 /// their values are sound); a WAV, AIFF, AU, CAF or W64 whose header has the length that pipes write is read to its
 /// end; chained Oggs and joined MP3s, WAVs, AIFFs and FLACs are decoded one after the other if they have one rate and
 /// number of channels, else they are an error; a FLAC or an AIFF with more frames than its header says is read whole,
-/// and a line says so. Where truncation cannot be detected (such headers, an Ogg without an end-of-stream page) a line
-/// in the log reports it, once for each kind; an MP3 without a Xing or Info header that was cut between two
-/// frames looks complete.
+/// and a line says so. If truncation cannot be detected (such headers, an Ogg without an end-of-stream page) a line in
+/// the log reports it, once for each kind; an MP3 without a Xing or Info header that was cut between two frames looks
+/// complete.
 class audio_decoder {
  public:
   /// Throws configuration_error for invalid options.

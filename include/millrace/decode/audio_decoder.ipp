@@ -113,7 +113,7 @@ struct end_resampler {
 };
 using resampler_handle = std::unique_ptr<std::remove_pointer_t<soxr_t>, end_resampler>;
 
-/// libsndfile's words for what is wrong with this one, without its frame of "Error : " and a full stop.
+/// libsndfile's words for the fault of this one, without its frame of "Error : " and a full stop.
 inline std::string words_of(SNDFILE* f) {
   std::string_view words = ::sf_strerror(f);
   if (words.starts_with("Error : ")) words.remove_prefix(8);
@@ -162,7 +162,7 @@ struct audio_decoder::workspace {
   std::unique_ptr<workspace> next;
 
   /// Up to `limit` frames after the `have` that are there; fewer where the recording ends. Returns how many there are
-  /// then. Memory grows with what comes, not with what a header says.
+  /// then. Memory grows with the frames read, not with the length in a header.
   std::size_t read_frames(SNDFILE* file, std::size_t channels, std::size_t have, std::size_t limit) {
     const std::size_t block = std::max<std::size_t>(1, (1 << 16) / channels);
     limit += have;
@@ -176,8 +176,8 @@ struct audio_decoder::workspace {
     }
     return have;
   }
-  /// Returns the frames that came out of it, `most` or fewer. libsoxr copies what it is given before it works: it gets
-  /// a block at a time, so that its memory stays small and in the cache.
+  /// Returns the frames that came out of it, `most` or fewer. libsoxr copies its input before it works: it gets a block
+  /// at a time, so that its memory stays small and in the cache.
   std::size_t resample(const float* from, std::size_t frames, std::size_t channels, int rate, int to,
                        std::size_t most) {
     resampled.resize(most * channels);
@@ -199,7 +199,7 @@ struct audio_decoder::workspace {
     if (failed != nullptr) throw decode_error(std::string("libsoxr cannot resample it: ") + failed);
     return made;
   }
-  /// What one recording of unusual length needed is not kept.
+  /// Frees memory that a recording of unusual length needed.
   void shrink() noexcept {
     constexpr std::size_t kept = std::size_t(16) << 20;
     if (read.capacity() > kept) std::vector<float>().swap(read);
@@ -285,7 +285,7 @@ MILLRACE_INLINE audio audio_decoder::decode(workspace& w, const bytes& file, dou
   const bool limited = options_.seconds > 0;
   const std::uint64_t allowed = options_.max_values / channels;
 
-  // Where the length is unknown, all is read, up to one frame more than is allowed.
+  // If the length is unknown, all is read, up to one frame more than is allowed.
   std::uint64_t frames = known ? whole : allowed + 1;
   std::uint64_t first = 0;
   std::size_t skipped = 0;

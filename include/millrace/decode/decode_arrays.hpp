@@ -32,7 +32,7 @@ namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 
-/// `Storage` is storage. A template, so that it is not emitted where it is not used.
+/// `Storage` is storage. A template, so that it is not emitted if it is not used.
 template <class Storage>
 task<array> read_npy_of(std::shared_ptr<const Storage> store, std::string url) {
   const where at{shard(url).shown(), std::nullopt, {}};
@@ -54,8 +54,8 @@ task<array> read_npy(const Store& store, std::string url) {
   return detail::read_npy_of(detail::storage_of(store), std::move(url));
 }
 
-/// A sample whose arrays are read: what decode_arrays() makes. Batches of them have a field for each array, under its
-/// name, "label" (i64) where there is a field "cls", keys, and tags<origin>(). Arrays that have one name have one type
+/// A sample whose arrays are read: made by decode_arrays(). Batches of them have a field for each array, under its
+/// name, "label" (i64) if there is a field "cls", keys, and tags<origin>(). Arrays that have one name have one type
 /// and shape in all samples.
 class array_sample {
  public:
@@ -64,7 +64,7 @@ class array_sample {
   std::vector<unread_array> unread;  ///< of archives: there is no tensor for them, and batches leave them out
   std::optional<std::int64_t> label;
 
-  /// The array of that name; a decode_error that names the sample where there is none, and why it was not read.
+  /// The array of that name; a decode_error that names the sample if there is none, and why it was not read.
   const array& operator[](std::string_view name) const;
 
   friend const sample& place_of(const array_sample& a) noexcept { return a.of; }
@@ -80,9 +80,9 @@ class array_sample {
 /// Lays the arrays out in a row of a batch.
 void collate(const array_sample& a, sample_writer& out);
 
-/// The arrays of a sample: what decode_arrays() does for each. Fields "npy" become the array "npy", "x.npy" become "x",
+/// The arrays of a sample: decode_arrays() calls it for each. Fields "npy" become the array "npy", "x.npy" become "x",
 /// "npz" those of the archive under their names, "cls" the label; all of these leave the sample, other fields stay in
-/// it. Of a dataset of `arrays`, each field is the array of its name: a row, without a copy. With `names`, those arrays
+/// it. In a dataset of `arrays`, each field is the array of its name: a row, without a copy. With `names`, those arrays
 /// alone: the others are not looked at, and one that is not there is an error. Without, arrays of an archive that there
 /// is no tensor for are `unread`, and the log has one line of each.
 ///
@@ -94,7 +94,7 @@ class array_reader {
  public:
   explicit array_reader(std::vector<std::string> names = {}) : names_(std::move(names)) {}
   array_sample operator()(sample s) const { return read_arrays(std::move(s), names_, most_); }
-  /// For map_concurrent(): the same in a run of so large a budget, which what is unpacked may not exceed.
+  /// For map_concurrent(): read_arrays() in a run of so large a budget, which unpacked arrays may not exceed.
   array_reader within(std::size_t budget) const {
     array_reader bounded(names_);
     bounded.most_ = std::min<std::uint64_t>(most_, budget);
@@ -115,7 +115,7 @@ class array_reader {
 inline auto decode_arrays(const map_concurrent_options& work = {}) {
   return map_concurrent_stage(array_reader(), work, "decode_arrays");
 }
-/// Of the arrays those of these names: `decode_arrays(std::vector<std::string>{"x", "y"})`.
+/// Reads the arrays of these names alone: `decode_arrays(std::vector<std::string>{"x", "y"})`.
 inline auto decode_arrays(std::vector<std::string> names, const map_concurrent_options& work = {}) {
   return map_concurrent_stage(array_reader(std::move(names)), work, "decode_arrays");
 }

@@ -16,9 +16,9 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// A sample whose recording is decoded: what decode_audio() makes. Batches of them have the fields "audio" (f32 or i16;
-/// samples x frames, and x channels where audio_options::channels is not 1), "audio_lengths" (i64: how many frames were
-/// recorded), where audio_options::label names a field "label" (i64); keys, and tags<origin>(). Recordings of one
+/// A sample whose recording is decoded: made by decode_audio(). Batches of them have the fields "audio" (f32 or i16;
+/// samples x frames, and x channels if audio_options::channels is not 1), "audio_lengths" (i64: how many frames were
+/// recorded), if audio_options::label names a field "label" (i64); keys, and tags<origin>(). Recordings of one
 /// length by the options (.seconds with .fill) make batches of one shape; others are padded to the longest of their
 /// batch, or as audio_options::pad says.
 class audio_sample {
@@ -28,7 +28,7 @@ class audio_sample {
       : of(std::move(s)), sound(std::move(decoded)), label(number), how(std::move(options)) {}
 
   sample of;    ///< without the recording as it was read
-  audio sound;  ///< empty for what only fills up the last batch of an epoch
+  audio sound;  ///< empty for entries that only fill up the last batch of an epoch
   std::optional<std::int64_t> label;
   std::shared_ptr<const audio_options> how;  ///< it was made
 
@@ -46,8 +46,9 @@ class audio_sample {
 /// Lays the recording out in a row of a batch.
 void collate(const audio_sample& a, sample_writer& out);
 
-/// What is done for each sample of decode_audio(), and a function for map_concurrent() of your own. Thread-safe; copies
-/// share memory. Errors: decode_error, for a sample without a recording or a label, and those of audio_decoder.
+/// The function that decode_audio() calls for each sample, and a function for map_concurrent() of your own.
+/// Thread-safe; copies share memory. Errors: decode_error, for a sample without a recording or a label, and those of
+/// audio_decoder.
 class audio_reader {
  public:
   /// Throws configuration_error for invalid options.

@@ -38,7 +38,7 @@ MILLRACE_INLINE MILLRACE_NOINLINE void say_several_recordings(const sample& s, c
 
 MILLRACE_INLINE std::size_t audio_reader::field_of(const sample& s) const {
   const std::string_view name = decoder_.options().field;
-  if (!name.empty()) static_cast<void>(s[name]);  // throws where there is none
+  if (!name.empty()) static_cast<void>(s[name]);  // throws if there is none
   std::string has;
   for (std::size_t i = 0; i < s.fields.size(); ++i) {
     const field& f = s.fields[i];

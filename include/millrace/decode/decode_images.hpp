@@ -19,8 +19,8 @@ namespace detail {
 void say_several_images(const sample& s, const field& taken);
 }  // namespace detail
 
-/// Writes a sample's image, and its class number if it has one, into a row of a batch: what decode_images() does for
-/// each image, and a function for fill_batches(), alone or as a part of your own. Copies share memory.
+/// Writes a sample's image, and its class number if it has one, into a row of a batch: used by decode_images() for each
+/// image, and a function for fill_batches(), alone or as a part of your own. Copies share memory.
 ///
 /// If a sample has several images and image_options::field is not set, the first in the archive is taken; one line in
 /// the log, once in a process, names such a sample.
@@ -36,7 +36,7 @@ class image_row_writer {
 
   void operator()(const sample& s, const batch_row& row) const;
 
-  /// Of batches of up to `samples`: "image", and "label" (i64) where image_options::label names a field.
+  /// The layout of batches of up to `samples`: "image", and "label" (i64) if image_options::label names a field.
   batch_layout layout(std::size_t samples) const;
 
  private:
@@ -45,7 +45,7 @@ class image_row_writer {
   image_decoder decoder_;
 };
 
-/// A sample whose image is decoded when it is written into a row of a batch: what decode_images() makes. Until then it
+/// A sample whose image is decoded when it is written into a row of a batch: made by decode_images(). Until then it
 /// holds the compressed image; shuffle() and buffer() keep many of them. A row_item.
 class encoded_image {
  public:
@@ -80,7 +80,7 @@ MILLRACE_COROUTINE async_generator<encoded_image> images_of(async_generator<samp
                                                             std::shared_ptr<const image_row_writer> how);
 }  // namespace detail
 
-/// What decode_images() returns.
+/// Returned by decode_images().
 class decode_images_stage : public detail::library_stage {
  public:
   explicit decode_images_stage(std::shared_ptr<const image_row_writer> how) noexcept : how_(std::move(how)) {}

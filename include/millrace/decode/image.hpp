@@ -20,7 +20,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// Formats of images that are known by their first bytes.
 enum class image_format : std::uint8_t { unknown, jpeg, png, webp };
 
-/// The format by content; what the data are called says nothing.
+/// The format by content, whatever the name of the data.
 constexpr image_format image_format_of(std::string_view data) noexcept {
   if (data.starts_with("\xff\xd8")) return image_format::jpeg;
   if (data.starts_with("\x89PNG\r\n\x1a\n")) return image_format::png;
@@ -28,7 +28,7 @@ constexpr image_format image_format_of(std::string_view data) noexcept {
   return image_format::unknown;
 }
 
-/// The name of a format of images that is not decoded; empty where the data begin like none.
+/// The name of a format of images that is not decoded; empty if the data begin like none.
 constexpr std::string_view other_image_format(std::string_view data) noexcept {
   using namespace std::string_view_literals;
   const std::string_view box = data.size() >= 12 ? data.substr(4, 8) : std::string_view();
@@ -55,7 +55,7 @@ class image_box {
   friend constexpr bool operator==(const image_box&, const image_box&) noexcept = default;
 };
 
-/// What part of an image is taken: values for image_options::crop.
+/// The part of an image that is taken: values for image_options::crop.
 namespace crop {
 
 /// All of it, whatever its aspect ratio.
@@ -63,7 +63,7 @@ struct none_type {};
 inline constexpr none_type none;
 
 /// The middle, with the tensor's aspect ratio, as large as fits, times `fraction`. Resizing the shorter side to 256
-/// and taking the 224x224 in the middle is a fraction of 224.0 / 256. Pixels beside it count where the filter reaches
+/// and taking the 224x224 in the middle is a fraction of 224.0 / 256. Pixels beside it count if the filter reaches
 /// them.
 struct center {
   double fraction = 1;
@@ -79,7 +79,7 @@ struct random_resized {
 
 }  // namespace crop
 
-/// What part of an image is taken: crop::none, crop::center or crop::random_resized. Throws configuration_error for
+/// The part of an image that is taken: crop::none, crop::center or crop::random_resized. Throws configuration_error for
 /// ranges that hold nothing.
 class image_crop {
  public:
@@ -98,9 +98,9 @@ class image_crop {
     }
   }
 
-  /// Whether the box depends on random numbers.
+  /// True if the box depends on random numbers.
   constexpr bool random() const noexcept { return kind_ == kind::random_resized; }
-  /// Whether pixels outside of the box may count in those along its edge.
+  /// True if pixels outside of the box may count in those along its edge.
   constexpr bool reaches_out() const noexcept { return kind_ == kind::center; }
 
   /// The box of an image of `width` x `height` pixels for a tensor of the proportions `out_width` to `out_height`.
@@ -177,7 +177,7 @@ enum class image_filter : std::uint8_t {
 /// The order of a tensor's dimensions: hwc has the channels innermost, chw outermost.
 enum class image_layout : std::uint8_t { hwc, chw };
 
-/// What images become: see image_decoder and decode_images().
+/// The form of decoded images: see image_decoder and decode_images().
 struct image_options {
   int height = 0;                                     ///< of the tensor, in pixels; needed
   int width = 0;                                      ///< of the tensor, in pixels; needed
@@ -189,7 +189,7 @@ struct image_options {
   ::std::array<float, 3> mean = {0, 0, 0};  ///< of red, green and blue; for the floating-point types
   ::std::array<float, 3> std = {1, 1, 1};
   bool upright = true;          ///< turns images as their EXIF orientation says
-  bool reduced_jpegs = true;    ///< decodes JPEGs at 1/2, 1/4 or 1/8 where that is still 1.5 times the wanted size
+  bool reduced_jpegs = true;    ///< decodes JPEGs at 1/2, 1/4 or 1/8 if that is still 1.5 times the wanted size
   bool tolerate_corruption = false;                   ///< accepts JPEGs with corrupt data; else they are an error
   std::uint64_t max_pixels = std::uint64_t(1) << 28;  ///< larger images are refused before memory is allocated for them
   short_text<32> field = "";      ///< of a sample; empty: its first field that is an image by content

@@ -29,7 +29,7 @@ class source_makers {
   maker jpeg = nullptr, png = nullptr, webp = nullptr;
 };
 
-/// In place of a format that the program is not linked with.
+/// Stands for a format that the program is not linked with.
 struct absent_source {};
 
 template <class Jpeg, class Png, class WebP>
@@ -72,7 +72,7 @@ using linked_webp = absent_source;
 #endif
 
 #if defined(MILLRACE_SEPARATE_COMPILATION)
-/// What the compiled bodies are linked with.
+/// The formats that the compiled bodies are linked with.
 class linked_formats {
  public:
   static source_makers makers() noexcept;
@@ -83,7 +83,7 @@ using linked_formats = formats_of<linked_jpeg, linked_png, linked_webp>;
 #endif
 
 /// A resize: the pixels in `box`, of `columns` x `rows`, become `width` x `height` pixels. The filter reaches
-/// pixels beside the box where there are any; beside the image there are none, and the others weigh the more.
+/// pixels beside the box if there are any; beside the image there are none, and the others weigh the more.
 class resize_geometry {
  public:
   int columns = 0, rows = 0;
@@ -93,7 +93,7 @@ class resize_geometry {
   friend bool operator==(const resize_geometry&, const resize_geometry&) noexcept = default;
 };
 
-/// Resizes images of three channels of 8 bits, as Pillow does: the filter's weights, wider where the image becomes
+/// Resizes images of three channels of 8 bits, as Pillow does: the filter's weights, wider if the image becomes
 /// smaller, first along the rows and then along the columns. Keeps its memory for the next image and, for one of the
 /// same geometry, the weights. Whole numbers: the result is the same to the bit on every processor. One thread at a
 /// time.
@@ -130,10 +130,10 @@ class pixel_writer {
              bool mirrored) const noexcept;
 
  private:
-  /// Whether multiplication and addition give the very values of the table: it is rounded once more, so with some means
+  /// True if multiplication and addition give the very values of the table: it is rounded once more, so with some means
   /// they do not.
   bool is_linear() const;
-  /// By vectors, where the processor has them; returns how many of the row's pixels.
+  /// By vectors, if the processor has them; returns how many of the row's pixels.
   std::size_t store_vectors(void* tensor, std::size_t width, std::size_t height, std::size_t y,
                             const std::uint8_t* const* channels, bool mirrored) const noexcept;
 
@@ -180,7 +180,7 @@ class image_decoder {
   std::uint64_t odd_images() const noexcept;
 
   /// One tensor into memory of the caller, a row of a batch for example, of the shape dims() and the type of the
-  /// options: anything else is a configuration_error. What a crop and a flip draw comes from `numbers`, a sample_rng or
+  /// options: anything else is a configuration_error. Crop and flip draw their numbers from `numbers`, a sample_rng or
   /// rng, the crop first.
   template <class Random>
   void into(const tensor_view& place, const bytes& data, Random& numbers, const where& at = where()) const {
@@ -197,12 +197,12 @@ class image_decoder {
   /// The whole image at its own size, upright, 8 bits a channel: of the options, size, crop, flip, filter, layout and
   /// type do not matter. The memory is a pool's and may outlive the decoder.
   image whole(const bytes& data, const where& at = where()) const;
-  /// The same image, of which only the header is read: for write_image(), and to_device() decodes it, on a GPU or on
-  /// the host. The same options matter.
+  /// The image with only its header read: for write_image(), and to_device() decodes it, on a GPU or on the host. The
+  /// options count as for whole().
   undecoded_image undecoded(const bytes& data, const where& at = where()) const;
 
  private:
-  /// What is taken of an upright image.
+  /// The part taken of an upright image.
   struct part {
     image_box box;
     bool flipped = false;

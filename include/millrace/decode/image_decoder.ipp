@@ -169,7 +169,7 @@ class resize_weights {
   static constexpr int bits = 14;  // of a weight of 1: bicubic ones go up to 1.3
 
   /// Pixels `from` to `to` of `size` become `count`, as in Pillow: beside the image there are none, and the others
-  /// weigh the more. Takes a multiple of `multiple` neighbours, where the image has so many.
+  /// weigh the more. Takes a multiple of `multiple` neighbours, if the image has so many.
   void prepare(int size, double from, double to, int count, image_filter filter, int multiple) {
     const double scale = (to - from) / count;
     const double wide = std::max(1.0, scale);
@@ -189,7 +189,7 @@ class resize_weights {
       for (int k = begin; k < end; ++k) {
         sum += exact[static_cast<std::size_t>(k - begin)] = weight(filter, (k + 0.5 - centre) / wide);
       }
-      // What is rounded is the sum up to each: so they are 1 together.
+      // The sum up to each is rounded: so they are 1 together.
       first[static_cast<std::size_t>(i)] = std::min(begin, size - taps);
       std::int16_t* const to_weight =
           weights.data() + static_cast<std::ptrdiff_t>(i) * taps + (begin - first[static_cast<std::size_t>(i)]);
@@ -300,7 +300,7 @@ struct resizer::state {
   }
 
   bool may_use_vectors = false;
-  bool vectors = false;  // across: not where the image has fewer pixels than they take
+  bool vectors = false;  // across: not if the image has fewer pixels than they take
   bool prepared = false;
   resize_geometry geometry;
   resize_weights horizontal, down;
@@ -388,8 +388,8 @@ MILLRACE_AVX2 inline chars32 loaded_from_two(const void* a, const void* b) noexc
                                  14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
 }
 
-/// Of two neighbours after the other what across_by_vectors() takes: for each four pixels of the result, number 0 and
-/// 2, then 1 and 3, and of each the weights of two neighbours, once for every channel.
+/// Spreads the weights for across_by_vectors(), of two neighbours after the other: for each four pixels of the result,
+/// number 0 and 2, then 1 and 3, and of each the weights of two neighbours, once for every channel.
 MILLRACE_INLINE void resizer::state::spread_weights() {
   const auto taps = static_cast<std::size_t>(horizontal.taps);
   const std::size_t width = horizontal.first.size();
@@ -543,7 +543,7 @@ MILLRACE_INLINE void pixel_writer::write(void* tensor, std::size_t width, std::s
     }
     return;
   }
-  // What is left at the end of the tensor's row is looked up.
+  // The rest of the tensor's row is looked up.
   const std::size_t first = vectors_ ? store_vectors(tensor, width, height, y, channels, mirrored) : 0;
   const auto store = [&](auto* to, auto value) {
     store_pixels(to, layout_, width, height, y, first, channels, mirrored, value);
@@ -649,8 +649,8 @@ struct image_decoder::workspace {
     return *source;
   }
 
-  /// Where a source writes rows of so many pixels, four bytes each, and they are read from. Aligned to no more than 8
-  /// bytes: what is aligned to its vectors libjpeg-turbo writes past the caches.
+  /// Memory for a row of so many pixels, four bytes each, which a source writes. Aligned to no more than 8 bytes:
+  /// libjpeg-turbo writes rows that are aligned to its vectors past the caches.
   std::uint8_t* line(int pixels) {
     constexpr std::size_t vector_bytes = 32;
     line_.resize(static_cast<std::size_t>(pixels) * 4 + 2 * vector_bytes);
@@ -712,7 +712,7 @@ MILLRACE_INLINE image image_decoder::whole(const bytes& data, const where& at) c
 }
 
 MILLRACE_INLINE undecoded_image image_decoder::undecoded(const bytes& data, const where& at) const {
-  /// Where a device leaves an image to the host.
+  /// Decodes an image that a device leaves to the host.
   class on_host final : public detail::host_image_decoder {
    public:
     explicit on_host(const image_decoder& by) : by_(by) {}
@@ -788,7 +788,7 @@ MILLRACE_INLINE void image_decoder::convert(detail::image_source& source, worksp
   }
   const int width = (source.width + scale - 1) / scale;
   const int height = (source.height + scale - 1) / scale;
-  // Of the image that the source makes, what is read.
+  // The part that is read of the image that the source makes.
   const image_box part_of(box.left / scale, box.top / scale, box.right / scale, box.bottom / scale);
   const bool out = options_.crop.reaches_out();
   const int beside_x = out ? detail::reach_of(options_.filter, part_of.left, part_of.right, columns) : 0;

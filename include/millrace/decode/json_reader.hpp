@@ -36,7 +36,7 @@ class json_element {
   /// Checks it and drops it. Returns `reason`.
   const char* pass_over(const char* reason = nullptr) {
     simdjson::ondemand::json_type type{};
-    // What begins as no value does may still be NaN.
+    // Text that begins like no value may still be NaN.
     const bool known = value_.type().get(type) == simdjson::SUCCESS;
     std::string_view raw;
     simdjson::error_code failed = simdjson::SUCCESS;
@@ -50,7 +50,7 @@ class json_element {
       if (!failed) failed = array.raw_json().get(raw);
     } else {
       raw = value_.raw_json_token();
-      // simdjson steps over what is no value's end when it skips: "a":1 as a value.
+      // When simdjson skips a value, it passes over any character after it: "a":1 as a value.
       const char next = raw.data()[raw.size()];
       if (next != ',' && next != '}' && next != ']') broken_ = true;
     }
@@ -160,7 +160,7 @@ class json_element {
   bool& broken_;
 };
 
-/// The name of a member, after its escapes; the byte 0xff, no UTF-8, where it has half of a surrogate pair.
+/// The name of a member, after its escapes; the byte 0xff, no UTF-8, if it has half of a surrogate pair.
 inline std::string_view json_name(simdjson::ondemand::field& field, bool& broken) {
   const char* const begin = field.key().raw();
   const char* end = begin;
@@ -191,9 +191,9 @@ inline constexpr bool is_optional_v<std::optional<U>> = true;
 /// Members are bool, whole numbers (in range), float and double, std::string, std::vector of these, and std::optional
 /// of any, which may be missing or null; others must be there. A text is accepted as by Python's json.loads: one
 /// document and nothing after it, valid in every part, names compared after unescaping, the last of several members
-/// with one name counts. A UTF-8 byte order mark at the front is skipped. Skipped members may hold what json.loads
-/// accepts beyond RFC 8259 (NaN, Infinity, half of a surrogate pair, numbers of any size); members that you name may
-/// not. Objects and arrays nest at most 1024 deep.
+/// with one name counts. A UTF-8 byte order mark at the front is skipped. Skipped members may hold values that
+/// json.loads accepts beyond RFC 8259 (NaN, Infinity, half of a surrogate pair, numbers of any size); members that you
+/// name may not. Objects and arrays nest at most 1024 deep.
 ///
 /// Each thread uses its own parser, kept for reuse; copies share them. Throws decode_error, with the
 /// place `at`, for text that is no JSON object, and for members that are missing or anything else.
@@ -227,10 +227,10 @@ class json_reader {
         : name(std::move(n)), take(std::move(t)), reset(std::move(r)), required(q) {}
     std::string name;
     std::function<const char*(detail::json_element, T&)> take;
-    std::function<void(T&)> reset;  // to what it is where the JSON has no such member
+    std::function<void(T&)> reset;  // to its default, if the JSON has no such member
     bool required;
   };
-  // What a document had for a member.
+  // The member that a document had.
   struct found_member {
     bool there = false;
     const char* wrong = nullptr;

@@ -8,9 +8,9 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// For a collate() whose images have sizes of their own: writes one as it is, and what is to be taken of it, for
-/// normalise_images() to crop, mirror and resize where the batch is. The batch has NAME (ragged, u8), NAME_offsets and
-/// NAME_parts:
+/// For a collate() whose images have sizes of their own: writes one at its own size, and the part to take of it, for
+/// normalise_images() to crop, mirror and resize on the batch's device. The batch has NAME (ragged, u8), NAME_offsets
+/// and NAME_parts:
 ///
 ///     void collate(const photo& p, mill::sample_writer& out) {
 ///       out.key(p.key);
@@ -18,13 +18,13 @@ namespace millrace::inline MILLRACE_ABI {
 ///       out.write("label", p.label);
 ///     }
 ///
-/// `box` is what image_crop::box() gives, or image_box(0, 0, width, height). Copies the pixels. Throws decode_error for
-/// an image that has not three channels, or not as many bytes as it says, or of which the box is no part.
+/// `box` is the result of image_crop::box(), or image_box(0, 0, width, height). Copies the pixels. Throws decode_error
+/// for an image that has not three channels, or not as many bytes as it says, or of which the box is no part.
 void write_image(sample_writer& out, const char* name, const image& i, const image_box& box, bool flipped = false);
 
-/// The same for an image that is not decoded yet: to_device() does that, and b.field(name) has the pixels, which
+/// Writes an image that is not decoded yet: to_device() does that, and b.field(name) has the pixels, which
 /// b.host_field(name) has not. The file stays in the memory that it is in, until the batch's slot is used again. One
-/// such field a batch. Throws decode_error where the box is no part of the image, or where there is none.
+/// such field a batch. Throws decode_error if the box is no part of the image, or if there is none.
 void write_image(sample_writer& out, const char* name, const undecoded_image& i, const image_box& box,
                  bool flipped = false);
 

@@ -18,7 +18,7 @@ namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 
-/// Writes what is taken of an image of `dims`.
+/// Writes the part to take of an image of `dims`.
 MILLRACE_INLINE void write_part(sample_writer& out, const char* name, const shape& dims, const image_box& box,
                                 bool flipped) {
   const auto height = static_cast<std::int32_t>(dims[0]);

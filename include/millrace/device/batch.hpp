@@ -115,9 +115,9 @@ class batch_field {
   dtype type() const noexcept { return type_; }
   /// The extents of one sample's part; where the tensor has no rows, of all of it.
   const shape& dims() const noexcept { return dims_; }
-  /// Whether each sample has a part of its own in the tensor.
+  /// True if each sample has a part of its own in the tensor.
   bool has_rows() const noexcept { return has_rows_; }
-  /// Whether the host has it, and not the device alone.
+  /// True if the host has it, and not the device alone.
   bool on_host() const noexcept { return on_host_; }
   /// Bytes of one sample's part; where the tensor has no rows, of all of it.
   std::size_t row_bytes() const;
@@ -135,11 +135,11 @@ class batch_field {
   bool on_host_ = true;
 };
 
-/// Where the tensors of a batch lie in its one piece of memory: field after field, each for all samples, each at a
+/// The places of a batch's tensors in its one piece of memory: field after field, each for all samples, each at a
 /// multiple of `alignment`; those without memory on the host after all others. Immutable; a copy is the same layout.
 class batch_layout {
  public:
-  /// Bytes; what cudaMalloc aligns to, and enough for vector loads and the tensor copy engines.
+  /// Bytes; the alignment of cudaMalloc, and enough for vector loads and the tensor copy engines.
   static constexpr std::size_t alignment = 256;
 
   /// No fields, no samples.
@@ -156,12 +156,12 @@ class batch_layout {
   std::size_t bytes() const noexcept { return state_->bytes; }
   /// On the device: with the fields that the host does not have.
   std::size_t device_bytes() const noexcept { return state_->device_bytes; }
-  /// Bytes up to the end of what `n` samples use: what has to be copied for them.
+  /// Bytes up to the end of the first `n` samples: to be copied for them.
   std::size_t bytes_for(std::size_t n) const {
     if (n == 0 || state_->bytes == 0) return 0;
     return state_->offsets[state_->last] + fields()[state_->last].bytes_for(n);
   }
-  /// Where field `i` begins, in bytes.
+  /// The offset of field `i`, in bytes.
   std::size_t offset(std::size_t i) const noexcept { return state_->offsets[i]; }
 
   /// The number of the field named `name`. Throws configuration_error that lists the fields there are.
@@ -174,7 +174,7 @@ class batch_layout {
     return tensor_view(static_cast<char*>(base) + offset(i), f.type(),
                        f.has_rows() ? f.dims().with_outer(static_cast<std::int64_t>(n)) : f.dims());
   }
-  /// Field `i` of sample `row`. usage_error where it has no rows.
+  /// Field `i` of sample `row`. usage_error if it has no rows.
   tensor_view row(void* base, std::size_t i, std::size_t row) const {
     if (!fields()[i].has_rows()) detail::misused("a field of a batch that is not made of rows was asked for one");
     return tensor_view(static_cast<char*>(base) + offset(i) + fields()[i].row_bytes() * row, fields()[i].type(),
@@ -197,13 +197,13 @@ class batch_layout {
 };
 
 namespace detail {
-/// Where a stage gets the memory for its batches: ordinary memory at first, page-locked memory once a later to_device()
-/// had to copy a batch. Any thread.
+/// Memory for a stage's batches: ordinary memory at first, page-locked memory once a later to_device() had to copy a
+/// batch. Any thread.
 class batch_memory {
  public:
   explicit batch_memory(slab_pool ordinary) : slabs_(std::move(ordinary)) {}
 
-  /// For one batch. Throws what the allocation throws.
+  /// For one batch. Throws the exceptions of the allocation.
   writable_bytes acquire(bool& page_locked);
   /// For batches that have not begun yet. Slabs that are too small are ignored.
   void become(const slab_pool& page_locked);
@@ -214,7 +214,7 @@ class batch_memory {
   bool page_locked_ = false;
 };
 
-/// What a batch consists of: shared by those that fill it and those that read it.
+/// The parts of a batch: shared by its writers and its readers.
 struct batch_parts {
   batch_parts(const batch_layout& l, writable_bytes m, bool p, std::shared_ptr<batch_memory> of = nullptr);
   batch_layout layout;
@@ -247,7 +247,7 @@ class host_batch {
   /// How many samples there are; at most layout().samples().
   std::size_t size() const noexcept { return parts_ == nullptr ? 0 : parts_->size; }
   const batch_layout& layout() const noexcept { return parts_->layout; }
-  /// Whether the memory is page-locked, so that a device copies from it directly.
+  /// True if the memory is page-locked, so that a device copies from it directly.
   bool pinned() const noexcept { return parts_ != nullptr && parts_->pinned; }
   /// Copies the samples to page-locked memory, which must be large enough, and gives the memory so far back.
   void move_to(writable_bytes page_locked);
@@ -395,9 +395,9 @@ class device_slot {
 ///     batch.release(stream);                                 // or let the batch go out of scope
 ///
 /// Memory: a slot of a small ring, at the same few addresses from batch to batch. It is written again only after
-/// everything that the streams given to wait() and release() had enqueued by the time of the release is done. Those
-/// streams must be alive at the release, and capture no graph: call these functions before and after the launch of
-/// one. Keys, tags and the host's copy of the tensors stay readable as long as the batch.
+/// everything that the streams given to wait() and release() had enqueued by the time of the release is done. The
+/// streams must be alive at the release, and capture no graph: call these functions before and after the launch of one.
+/// Keys, tags and the host's copy of the tensors stay readable as long as the batch.
 ///
 /// Misuse: to take the address of a field() (data(), as(), values(), to_dlpack()) while neither a stream nor the host
 /// has waited for the copy. In debug builds (without NDEBUG) release(stream) then throws usage_error; if the batch is
@@ -409,7 +409,7 @@ class device_slot {
 class device_batch {
  public:
   device_batch() noexcept = default;
-  /// `slot` owns what the slot is a part of.
+  /// `slot` owns the object that the slot is a part of.
   explicit device_batch(std::shared_ptr<detail::device_slot> slot) noexcept : slot_(std::move(slot)) {}
   device_batch(device_batch&& other) noexcept : slot_(std::move(other.slot_)) {}
   device_batch& operator=(device_batch&& other) noexcept;
@@ -424,7 +424,7 @@ class device_batch {
   const batch_layout& layout() const { return host().layout(); }
   /// Bytes that were copied.
   std::size_t bytes() const { return host().bytes(); }
-  /// Where the memory is: "cuda:0", "host".
+  /// The device that has the memory: "cuda:0", "host".
   std::string device() const { return slot().device_name(); }
 
   /// A tensor of all samples in the device's memory; its outermost extent is size().
@@ -432,7 +432,7 @@ class device_batch {
     return layout().tensor(slot().memory(), i, size()).of_batch(slot().number());
   }
   tensor_view field(std::string_view name) const { return field(layout().find(name)); }
-  /// The same tensor as the host sent it, to be read only: labels for a metric, say.
+  /// That tensor as the host sent it, to be read only: labels for a metric, say.
   tensor_view host_field(std::size_t i) const { return host().field(i); }
   tensor_view host_field(std::string_view name) const { return host().field(name); }
   /// The keys of the samples; empty strings where none was given.
@@ -453,12 +453,12 @@ class device_batch {
   /// The position of the training after this batch; see host_batch::mark().
   epoch_mark mark() const { return host().mark(); }
 
-  /// What is enqueued on `stream` from now on starts after the copy. Does not block the host. May be called for several
-  /// streams. A null stream, here and below, is the default stream of the batch's device, whichever is current. Throws
-  /// configuration_error for a stream of another kind of device, for CUDA's default stream per thread (another one on
-  /// the next thread) and for a stream that captures a graph, and what the device throws.
+  /// Work that is enqueued on `stream` from now on starts after the copy. Does not block the host. May be called for
+  /// several streams. A null stream, here and below, is the default stream of the batch's device, whichever is current.
+  /// Throws configuration_error for a stream of another kind of device, for CUDA's default stream per thread (another
+  /// one on the next thread) and for a stream that captures a graph, and the exceptions of the device.
   void wait(stream_ref stream) { slot().wait(stream); }
-  /// Whether the copy is done; never blocks.
+  /// True if the copy is done; never blocks.
   bool ready() const { return slot().ready(); }
   /// Blocks the calling thread until the copy is done: for host_device and for debugging.
   void synchronize() const { slot().synchronize(); }

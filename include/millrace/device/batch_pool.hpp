@@ -33,11 +33,11 @@ class batch_row {
   std::size_t index() const noexcept { return index_; }
   const batch_layout& layout() const noexcept { return parts_->layout; }
 
-  /// The memory of this sample's part of a field. Write all of it before done(): the rest keeps what the memory held
-  /// before, unless the row was cleared. fill_batches() clears rows.
+  /// The memory of this sample's part of a field. Write all of it before done(): the rest keeps its former contents,
+  /// unless the row was cleared. fill_batches() clears rows.
   tensor_view field(std::size_t i) const { return layout().row(parts_->memory.data(), i, index_); }
   tensor_view field(std::string_view name) const { return field(layout().find(name)); }
-  /// The same as elements. Throws configuration_error when T is not the field's type.
+  /// The elements of field(name). Throws configuration_error when T is not the field's type.
   template <class T>
   std::span<T> values(std::string_view name) const {
     return field(name).template values<T>();
@@ -103,7 +103,7 @@ class batch_builder {
   }
   /// Sets the mark of the batch, in place of the joined marks of its samples.
   void stand(const epoch_mark& mark) noexcept { parts_->mark = mark; }
-  /// Whether join() was called as often as there are rows.
+  /// True if join() was called as often as there are rows.
   bool complete() const noexcept { return parts_->joined == capacity(); }
 
   /// The batch of the rows that are done(), in their order. The others are left out, and the rows after them move up: a
@@ -153,7 +153,7 @@ class batch_pool {
   explicit batch_pool(const batch_layout& layout) : layout_(layout), slabs_(slab_size(layout)) {}
 
   /// Memory of a device, or of a stream's device: page-locked, unless any memory is as good to that device. (A GPU
-  /// could not copy directly from what a host_device has given: to_device() moves such batches to page-locked memory.)
+  /// could not copy directly from memory of a host_device: to_device() moves such batches to page-locked memory.)
   template <class Target>
   batch_pool(const batch_layout& layout, const Target& target)
       : layout_(layout), slabs_(slab_size(layout), source_for(detail::device_of(target))),
@@ -165,7 +165,7 @@ class batch_pool {
 
   const batch_layout& layout() const noexcept { return layout_; }
 
-  /// An empty batch to fill. Throws what the allocation throws.
+  /// An empty batch to fill. Throws the exceptions of the allocation.
   batch_builder start();
 
   /// Batches that exist now, and the most that did at once.

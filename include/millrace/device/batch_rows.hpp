@@ -15,7 +15,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Items that know how they are written into a row of a batch: what decode_images() makes of samples, or a type of your
+/// Items that know how they are written into a row of a batch: made of samples by decode_images(), or a type of your
 /// own. write_to() gets a row of zeros, of layout(); all items of a stream have the same one. Both run on several
 /// threads at once, for different items. A type whose write_to() writes every field in full may declare that by `static
 /// constexpr bool writes_whole_rows = true`: then rows are not cleared before.
@@ -106,7 +106,7 @@ stream<host_batch> written_batches(async_generator<T>&& source, std::size_t samp
 
 }  // namespace detail
 
-/// What batch(samples) is for such items; found by it beside them. Each is written straight to its row, on the pool
+/// Called by batch(samples) for such items; found beside them. Each is written straight to its row, on the pool
 /// `options.on`, else the runtime's; items keep their order. The batches lie where to_device(), if it comes next,
 /// copies them from: in page-locked memory of its device, but for the first two or three, which it has to copy there.
 /// Bound: twice as many items as the pool has threads, and the batches that these are of and one more, until the

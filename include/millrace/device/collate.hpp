@@ -21,8 +21,8 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// See sample_writer::padded(). A batch's common length is that of its longest sample, or what `edges` and `multiple`
-/// make of it.
+/// See sample_writer::padded(). A batch's common length is that of its longest sample, or a larger one by `edges` and
+/// `multiple`.
 struct pad_options {
   double value = 0;          ///< fills up a sample's part; the tensor's type must have it
   std::size_t multiple = 1;  ///< the common length is a multiple of this
@@ -46,7 +46,7 @@ class collated_fields {
     shape dims;  // of a sample's part; where lengths differ, without that extent
     field_form form;
     pad_options pad;
-    // Of the batch in the making.
+    // State of the batch in the making.
     std::size_t longest = 0;                     // padded: before multiples and edges
     std::size_t values = 0, items = 0;           // ragged, nested, on_device: of all samples
     std::size_t written = 0, items_written = 0;  // of those, up to the row that is written now
@@ -64,11 +64,11 @@ class collated_fields {
   std::vector<column> columns;
   bool known = false;  ///< all of them: by the first sample
 
-  /// Whether batches have layouts of their own.
+  /// True if batches have layouts of their own.
   bool vary() const noexcept;
   /// Forgets the lengths of the batch before.
   void begin_batch() noexcept;
-  /// Of the batch that was measured.
+  /// The layout of the batch that was measured.
   batch_layout layout(std::size_t samples);
 
   /// Rows are written in their order; said of each when its values are: writes where they end.
@@ -93,10 +93,10 @@ concept values_in_a_row = requires(const R& r) {
 };
 template <class R>
 using value_of = std::remove_cvref_t<decltype(*std::data(std::declval<const R&>()))>;
-/// Of numbers.
+/// A list of numbers.
 template <class R>
 concept value_list = values_in_a_row<R> && !values_in_a_row<value_of<R>>;
-/// Of such lists: `std::vector<std::string>`.
+/// A list of such lists: `std::vector<std::string>`.
 template <class R>
 concept list_of_lists = values_in_a_row<R> && value_list<value_of<R>>;
 }  // namespace detail
@@ -112,9 +112,9 @@ concept list_of_lists = values_in_a_row<R> && value_list<value_of<R>>;
 ///       out.ragged("words", c.words);                          // one after the other, with offsets
 ///     }
 ///
-/// The same fields in the same order for every sample, named by the first one. A later sample that differs throws
-/// decode_error. Where all fields have one shape, the function is called twice for the first sample; where there are
-/// padded or ragged ones, twice for every sample: to measure, and to write. It must do the same both times.
+/// Fields are equal in name and order for every sample, as the first one named them. A later sample that differs throws
+/// decode_error. If all fields have one shape, the function is called twice for the first sample; if there are padded
+/// or ragged ones, twice for every sample: to measure, and to write. It must do the same both times.
 class sample_writer {
  public:
   /// A tensor of one shape in all samples of all batches; it is copied.
@@ -137,7 +137,7 @@ class sample_writer {
   requires std::is_arithmetic_v<T>
   void write(const char* name, T value) { write(name, &value, shape()); }
 
-  /// Where a tensor of one shape goes, to be filled in place: zeros so far.
+  /// The place of a tensor of one shape, to be filled: zeros so far.
   template <class T>
   std::span<T> place(const char* name, const shape& dims) {
     const tensor_view there = field(name, dtype_of<T>, dims);
@@ -207,8 +207,8 @@ class sample_writer {
     key_ = text;
     if (row_ != nullptr) row_->key(std::move(text));
   }
-  /// A value of any type that stays on the host beside the batch; see sample_tags. An `origin` is also what errors
-  /// about the fields that follow name.
+  /// A value of any type that stays on the host beside the batch; see sample_tags. Errors about the fields that follow
+  /// an `origin` name it.
   template <class T>
   void tag(T value) {
     if constexpr (std::is_same_v<T, origin>) from_ = value;
@@ -284,7 +284,7 @@ inline void check_samples(std::size_t n, const batch_layout& layout) {
                             std::to_string(layout.samples()));
 }
 
-/// What the function throws gets the place of the item, or the one that the function has written.
+/// An exception of the function gets the place of the item, or the one that the function has written.
 template <class T, class Collate>
 void lay_out(const T& item, const Collate& how, sample_writer& out) {
   try {
@@ -345,7 +345,7 @@ host_batch write_rows(const std::vector<T>& items, const Collate& how, collated_
 
 }  // namespace detail
 
-/// The layout of batches of up to `samples` items like `item`. Throws configuration_error where it has padded or ragged
+/// The layout of batches of up to `samples` items like `item`. Throws configuration_error if it has padded or ragged
 /// fields: then each batch has a layout of its own.
 template <class T, class Collate = detail::collate_found>
 batch_layout layout_of(const T& item, std::size_t samples, const Collate& how = Collate()) {
@@ -364,7 +364,7 @@ host_batch collate_batch(const std::vector<T>& items, batch_pool& pool, const Co
   return detail::write_rows(items, how, fields, pool.start());
 }
 
-/// The same in ordinary memory of the batch's own, in the layout that its items need: for batches that go to no device,
+/// Collates in ordinary memory of the batch's own, in the layout that its items need: for batches that go to no device,
 /// and for tests.
 template <class T, class Collate = detail::collate_found>
 requires std::is_invocable_v<const Collate&, const T&, sample_writer&> host_batch

@@ -43,14 +43,14 @@ class stream_ref {
   type_id kind_;
 };
 
-/// What `to_device` needs of an accelerator: memory on both sides, one queue of copies, events.
+/// The requirements of `to_device` on an accelerator: memory on both sides, one queue of copies, events.
 ///
 /// A device object is a cheap copyable handle (a copy is the same device and the same copy stream). It owns one
 /// *copy stream*: the copies of copy_to_device() and the marks of record() run on it one after another, later, in
 /// order. An `event_type` marks a place in a stream; recording it again moves the mark. Events are movable, made by
 /// make_event(), and may be destroyed while pending. All calls may come from several threads at once, as long as one
 /// event is not recorded by two of them at once. No call but synchronize() waits for the device (freeing may, on some:
-/// see free_device()). What can fail throws an `error`; freeing never does.
+/// see free_device()). Functions that can fail throw an `error`; freeing never does.
 ///
 /// - allocate_pinned(n) / free_pinned(p, n): host memory that the device reads directly while a copy is pending.
 /// - allocate_device(n) / free_device(p, n): memory of the device, aligned to 256 bytes at least. The caller frees
@@ -66,8 +66,8 @@ class stream_ref {
 /// - copies_any_memory (optional, a static bool): copying from ordinary memory costs no more than from pinned memory.
 /// - pci_address() (optional, a std::string): "0000:3b:00.0", so that a runtime on a machine of several NUMA nodes can
 ///   keep its threads, and the memory that they allocate, near the device.
-/// - a == b: whether memory and events of one serve the other as well (two streams of one GPU are equal): what one run
-///   leaves is used by the next one. The copy streams may differ.
+/// - a == b: whether memory and events of one serve the other as well (two streams of one GPU are equal): slots of one
+///   run are used by the next one. The copy streams may differ.
 /// - name(): "cuda:0", "host": for reports.
 template <class D>
 concept device = std::copy_constructible<D> && std::equality_comparable<D> && std::movable<typename D::event_type> &&
@@ -106,12 +106,12 @@ struct host_stream_tag {};
 /// The one stream there is without an accelerator.
 inline constexpr host_stream_tag* host_stream = nullptr;
 
-/// The same pipeline on a machine without an accelerator: batches end in ordinary host memory.
+/// A device for the same pipeline on a machine without an accelerator: batches end in ordinary host memory.
 ///
 /// "Device" memory is separate host memory: a copy is a real copy, done before copy_to_device() returns (about 10 GB/s
 /// on the calling thread), never an alias of the staging memory. So a batch that the program writes into never changes
-/// what the pipeline reads, and moving to a real device changes no meaning. Events are done when recorded. All host
-/// devices are equal. Streams of other devices are refused.
+/// the pipeline's data, and moving to a real device changes no meaning. Events are done when recorded. All host devices
+/// are equal. Streams of other devices are refused.
 class host_device {
  public:
   /// Nothing is ever pending, so an event has no state.

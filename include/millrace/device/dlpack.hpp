@@ -27,14 +27,14 @@ struct dlpack_deleter {
 /// Python, a capsule named "dltensor").
 using dlpack_tensor = std::unique_ptr<DLManagedTensor, dlpack_deleter>;
 
-/// The memory of `t` for another library, dense and in C order. No copy: both see the same bytes, and what the other
-/// one writes is written in `t`.
+/// The memory of `t` for another library, dense and in C order. No copy: both see the same bytes, and the other one's
+/// writes are written in `t`.
 ///
 /// `device` says where the memory is, in the words of device_batch::device(): "host", or "cuda:0" for the first GPU.
 /// Page-locked host memory is "host", too: consumers know it as that, and ask their runtime whether it is page-locked.
 /// `owner` keeps the memory; the other library drops it when it is done with the tensor, on any thread. A
-/// dtype::boolean is what DLPack calls kDLBool since its version 0.8. Throws configuration_error for a device that
-/// DLPack has no name for. Source: https://dmlc.github.io/dlpack/latest/c_api.html
+/// dtype::boolean is DLPack's kDLBool since its version 0.8. Throws configuration_error for a device that DLPack has no
+/// name for. Source: https://dmlc.github.io/dlpack/latest/c_api.html
 dlpack_tensor to_dlpack(const tensor_view& t, std::string_view device, std::shared_ptr<const void> owner);
 
 /// A field of a batch in host memory for another library, see above. The batch lives as long as any of its tensors:
@@ -49,11 +49,11 @@ inline dlpack_tensor to_dlpack(std::shared_ptr<const host_batch> batch, std::str
   return to_dlpack(t, "host", std::move(batch));
 }
 
-/// The same for a batch in a device's memory. Give the stream on which the other library works to its wait() first:
-/// what that stream is given from then on starts after the copy. When the last tensor of the batch is dropped, the slot
-/// is released after the work that is then enqueued on the streams that waited; those must still exist, and the batch
-/// must not be in use at that moment. Do not release() it before. The labels as the host sent them:
-/// `to_dlpack(b->host_field("label"), "host", b)`.
+/// A field of a batch in a device's memory. Give the stream on which the other library works to its wait() first: later
+/// work on that stream starts after the copy. When the last tensor of the batch is dropped, the slot is released after
+/// the work that is then enqueued on the streams that waited; those must still exist, and the batch must not be in use
+/// at that moment. Do not release() it before. The labels as the host sent them: `to_dlpack(b->host_field("label"),
+/// "host", b)`.
 inline dlpack_tensor to_dlpack(std::shared_ptr<const device_batch> batch, std::string_view field) {
   if (batch == nullptr || !*batch) detail::misused("to_dlpack() was given no batch");
   const tensor_view t = batch->field(field);

@@ -82,8 +82,8 @@ MILLRACE_INLINE std::string dlpack_name_of(const DLDevice& device) {
   }
 }
 
-/// Throws unless the tensor lies dense and in C order. Where there is one element or none to a dimension, its stride
-/// does not matter.
+/// Throws unless the tensor lies dense and in C order. With one element or none in a dimension, its stride does not
+/// matter.
 MILLRACE_INLINE void check_order(const DLTensor& t, const shape& dims, std::size_t elements) {
   if (t.strides == nullptr || elements == 0) return;
   std::uint64_t dense = 1;
@@ -143,7 +143,7 @@ MILLRACE_INLINE tensor_view from_dlpack(const dlpack_tensor& tensor, std::string
   const dtype type = detail::dtype_of_dlpack(t.dtype);
   shape dims;
   for (int i = 0; i < t.ndim; ++i) dims.push_back(t.shape[i]);
-  const std::size_t bytes = batch_field("tensor", type, dims).row_bytes();  // throws where they do not fit
+  const std::size_t bytes = batch_field("tensor", type, dims).row_bytes();  // throws if they do not fit
   detail::check_order(t, dims, bytes);
   if (bytes != 0 && t.data == nullptr) throw configuration_error("a DLPack tensor of " + dims.text() + " has no data");
   const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(t.data) + t.byte_offset;

@@ -22,11 +22,11 @@ namespace millrace::inline MILLRACE_ABI {
 
 /// See fill_batches().
 struct fill_batches_options {
-  pool_ref on = nullptr;               ///< where the function runs, to outlive the pipeline; none: the runtime's pool
+  pool_ref on = nullptr;               ///< pool for the function, to outlive the pipeline; none: the runtime's pool
   std::size_t limit = 0;               ///< items worked on at once; 0: twice the pool's threads
   std::size_t bytes = 256 * MiB;       ///< of those items, for types with byte_size()
   last_batch last = last_batch::keep;  ///< drop: items at the end that do not fill a batch are dropped
-  /// What happens to items for which the function throws: skip leaves them out, or, for samples of epochs() with an
+  /// The treatment of items for which the function throws: skip leaves them out, or, for samples of epochs() with an
   /// index or after equal_batches::fill(), replaces them by zeros of weight 0.
   failure_policy failures = {};
 };
@@ -103,7 +103,7 @@ async_generator<placed<T>> place_items(async_generator<T> source, batch_pool poo
   }
 }
 
-/// Whether items that fail keep their rows, as those of epochs() must: then the stage that seals batches applies the
+/// True if items that fail keep their rows, as those of epochs() must: then the stage that seals batches applies the
 /// policy.
 template <class T>
 bool holds_places(const failure_policy& policy) noexcept {
@@ -155,7 +155,7 @@ class row_writer {
 };
 
 /// Items that a policy leaves out do not arrive: their batch is complete when the next batch begins, or at the end.
-/// Those that keep their rows arrive with their failure, and the policy is applied here.
+/// Items that keep their rows arrive with their failure, and the policy is applied here.
 template <class Rows, class Batch = host_batch>
 async_generator<Batch> seal_batches(Rows source, last_batch last, bool has_pool, failure_policy policy,
                                     const char* name) {
@@ -222,7 +222,7 @@ class place_items_stage : public library_stage {
 
 }  // namespace detail
 
-/// What fill_batches() returns.
+/// Returned by fill_batches().
 template <class F>
 class fill_batches_stage : public detail::library_stage {
  public:
@@ -241,7 +241,7 @@ class fill_batches_stage : public detail::library_stage {
       return {};
     } else {
       const std::size_t samples = pool_.layout().samples();
-      // As map_concurrent() has it: a runtime's pool is not known yet.
+      // Like map_concurrent(): a runtime's pool is not known yet.
       const unsigned threads = options_.on != nullptr ? options_.on->threads() : cpu_pool::usable_cores();
       const std::size_t limit = options_.limit != 0 ? options_.limit : 2 * std::size_t(threads);
       const std::size_t batches = (limit + samples - 1) / samples + 1;

@@ -29,14 +29,14 @@ static_assert(sizeof(image_part) == 32 && std::is_trivially_copyable_v<image_par
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What normalise_images() does: the argument of its kernel, where all pointers are the device's. Its functions are the
-/// same ones on a GPU and on the host.
+/// The work of normalise_images(): the argument of its kernel, with pointers of the device. Its functions are the same
+/// ones on a GPU and on the host.
 struct pixel_work {
   const std::uint8_t* pixels = nullptr;
   std::int64_t bytes = 0;                 // of all pixels
   const std::int64_t* offsets = nullptr;  // of each image's first byte; null: images of one size, contiguous
   const image_part* parts = nullptr;      // null: all of each image
-  image_part whole;                       // what images of one size are
+  image_part whole;                       // for images of one size
   void* to = nullptr;
   std::int64_t images = 0;
   int height = 0, width = 0;  // of the result
@@ -44,7 +44,7 @@ struct pixel_work {
 };
 
 /// The pixels of a row or a column that one pixel of the result is made of, and their weights: a triangle that widens
-/// as the image shrinks. Where the size stays and edges fall between pixels, one counts 1 and its neighbour 0.
+/// as the image shrinks. If the size stays and edges fall between pixels, one counts 1 and its neighbour 0.
 struct pixel_taps {
   int first, last;
   float centre, reach;
@@ -110,7 +110,7 @@ MILLRACE_HOST_DEVICE void write_pixel(const pixel_work& w, std::int64_t i, int y
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Of the channels red, green and blue, for values from 0 to 1.
+/// Values of the channels red, green and blue, for values from 0 to 1.
 struct normalise_options {
   std::array<float, 3> mean = {0, 0, 0};
   std::array<float, 3> std = {1, 1, 1};
@@ -124,10 +124,9 @@ struct normalise_options {
 /// f32, and half of one of f16, on its way through memory and over PCIe.
 ///
 /// The field is one of two kinds:
-/// - u8, samples x H x W x 3, what decode_images() makes unless told otherwise: then it has cropped and flipped.
+/// - u8, samples x H x W x 3, made by decode_images() unless told otherwise: then it has cropped and flipped.
 /// - ragged (sample_writer::ragged()): u8, the pixels of images of mixed sizes, with the fields FIELD_offsets, and
-///   FIELD_parts, which says for each what is cropped and flipped: what write_image() makes. Padding rows
-///   become zeros.
+///   FIELD_parts, which has for each the crop and the flip: written by write_image(). Padding rows become zeros.
 ///
 /// A part that has the size of the result, with edges between pixels, is taken as it is: decode_images() gives the same
 /// to the bit. Any other is resized by a triangle that widens as the image shrinks (image_filter::bilinear, without

@@ -21,7 +21,7 @@ class slot_device;
 /// The slots and the page-locked memory of one device that no pipeline uses now. Any thread.
 ///
 /// Slots that the device still uses are kept as well: the next stage takes them and waits for them, as it does for
-/// those that it has filled itself, instead of allocating others. Of each kind the two sizes that were used last are
+/// those that it has filled itself, instead of allocating others. The two sizes of each kind that were used last are
 /// kept (training and validation, say), so that layouts that change from epoch to epoch do not pile up.
 class slot_cache {
  public:
@@ -44,11 +44,11 @@ class slot_cache {
   /// Page-locked memory in slabs of `size` bytes; `or_more`: of more, if there are such.
   slab_pool pinned(std::size_t size, bool or_more = false);
 
-  /// Whether the device is done with everything that is kept. Does not wait.
+  /// True if the device is done with everything that is kept. Does not wait.
   bool idle() noexcept;
   /// Frees what no pipeline uses; waits for the device.
   void free() noexcept;
-  /// The same, and from now on nothing is kept: what comes back is freed, after the device is done with it.
+  /// Like free(), and from now on nothing is kept: a slot that comes back is freed, after the device is done with it.
   void close() noexcept;
 
  private:

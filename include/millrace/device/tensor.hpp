@@ -172,9 +172,9 @@ class shape {
 
 namespace detail {
 
-/// Of which batches the address of a field was taken. Views are plain values, which may outlive what they show: so they
-/// carry a number, and what is noted here belongs to nothing that ends. It is a table of the latest: where two numbers
-/// share a place, a look may be forgotten, and none is invented.
+/// Notes the batches whose fields' addresses were taken. Views are plain values, which may outlive their memory: so
+/// they carry a number, and the notes belong to nothing that ends. It is a table of the latest: where two numbers share
+/// a place, a look may be forgotten, and none is invented.
 class address_looks {
  public:
   /// A number for a batch; never 0.
@@ -225,13 +225,13 @@ class tensor_view {
     }
     return static_cast<T*>(data());
   }
-  /// The same with its length. For tensors in host memory.
+  /// The elements as a span. For tensors in host memory.
   template <class T>
   std::span<T> values() const {
     return std::span<T>(as<T>(), elements());
   }
 
-  /// The same tensor, of the batch with that number: taking its address is a use of the batch, in debug builds.
+  /// This tensor, of the batch with that number: taking its address is a use of the batch, in debug builds.
   tensor_view of_batch(std::uint32_t number) const noexcept {
     tensor_view made = *this;
     made.batch_ = number;

@@ -130,7 +130,7 @@ inline slot_store& slot_store_of(executor& ex) {
   return shared == nullptr ? ex.service<loop_slots>().store : *shared;
 }
 
-/// Decodes the images of a batch that was filled. Owns what it uses, as it may outlive the stage.
+/// Decodes the images of a batch that was filled. Owns all that it uses, as it may outlive the stage.
 template <class Batch>
 class decoding_job {
  public:

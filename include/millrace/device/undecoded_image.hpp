@@ -12,7 +12,7 @@
 namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
-/// Decodes on the host what a device leaves. Thread-safe.
+/// Decodes on the host the images that a device leaves. Thread-safe.
 class host_image_decoder {
  public:
   host_image_decoder() = default;
@@ -24,7 +24,7 @@ class host_image_decoder {
 };
 }  // namespace detail
 
-/// An image of which only the header has been read: the file as it came, and what size it will have. Made by
+/// An image of which only the header has been read: the file as it came, and its decoded size. Made by
 /// image_decoder::undecoded(), put into a batch by write_image(), and decoded by to_device(): on a GPU where that gets
 /// a cuda::nvjpeg, else on the host. The default is no image.
 ///
@@ -34,11 +34,11 @@ class undecoded_image {
   bytes data;                 ///< the file
   int height = 0, width = 0;  ///< in pixels, upright if the decoder turns images
   /// A JPEG of three channels (YCbCr), 8 bits, Huffman coded, with one of the usual samplings and nothing to be turned:
-  /// what every decoder of a GPU takes.
+  /// every decoder of a GPU takes it.
   bool plain_jpeg = false;
   std::shared_ptr<const detail::host_image_decoder> on_host;  ///< decodes it on the host
 
-  /// Of its pixels.
+  /// Bytes of its pixels.
   std::size_t pixel_bytes() const noexcept {
     return static_cast<std::size_t>(height) * static_cast<std::size_t>(width) * 3;
   }

@@ -43,7 +43,7 @@ class marked_batch {
   }
 };
 
-/// What happens to the items left at the end that do not fill a batch.
+/// The treatment of items left at the end that do not fill a batch.
 enum class last_batch { keep, drop };
 
 /// See batch().
@@ -54,7 +54,7 @@ struct batch_options {
   std::size_t bytes = 0;
   /// The pool that writes items into their batch (see batch()); must outlive the pipeline. None: the runtime's.
   pool_ref on = nullptr;
-  failure_policy failures = {};  ///< what happens to items that cannot be written into their batch
+  failure_policy failures = {};  ///< the treatment of items that cannot be written into their batch
 };
 
 namespace detail {
@@ -88,7 +88,7 @@ async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size
 
 }  // namespace detail
 
-/// What batch() returns.
+/// Returned by batch().
 class batch_stage : public detail::library_stage {
  public:
   /// `size` 0: that which the stream declares.
@@ -122,7 +122,7 @@ class batch_stage : public detail::library_stage {
         .bounded(size_, options_.bytes != 0 ? options_.bytes : fixed_bytes<T>());
   }
 
-  /// Of a full batch, if the type determines it; else 0.
+  /// Bytes of a full batch, if the type determines them; else 0.
   template <class T>
   std::size_t fixed_bytes() const noexcept {
     if constexpr (detail::counts_bytes_v<T> || !std::is_trivially_copyable_v<T>) {
@@ -149,8 +149,8 @@ inline batch_stage batch(std::size_t size, batch_options options = {}) {
   if (size == 0) detail::misconfigured("batch: the size of a batch must not be 0");
   return batch_stage(size, options);
 }
-/// The same of as many items as epochs_options::batch, or equal_batches, says: `mill::epochs(train, o) | decode |
-/// batch()`. Throws configuration_error where no stage before it says a size (stream::batches_of()).
+/// Makes batches of as many items as epochs_options::batch, or equal_batches, says: `mill::epochs(train, o) | decode |
+/// batch()`. Throws configuration_error if no stage before it says a size (stream::batches_of()).
 inline batch_stage batch(batch_options options = {}) { return batch_stage(0, options); }
 
 }  // namespace millrace

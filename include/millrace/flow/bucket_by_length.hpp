@@ -106,7 +106,7 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
       }
       const epoch_mark mark = detail::mark_of_item(*item);
       if (!next.items.empty() && mark.known && next.last.known && mark.epoch != next.last.epoch) {
-        next.last.last = true;  // cut short by what comes after it
+        next.last.last = true;  // cut short by the next item
         held = std::move(item);
         break;
       }
@@ -157,7 +157,7 @@ async_generator<marked_batch<T>> bucket_items(async_generator<T> source, Length 
 
 }  // namespace detail
 
-/// What bucket_by_length() returns.
+/// Returned by bucket_by_length().
 template <class Length>
 class bucket_stage : public detail::library_stage {
  public:
@@ -207,9 +207,9 @@ class bucket_stage : public detail::library_stage {
 /// the same number of ranks and epochs_options::batch.
 ///
 /// Concurrency: none; the next window is filled while this one is yielded, item for item. Bound: two
-/// windows. The first batch comes when the first window is full. Items are compacted as buffer() does. Errors of the
-/// source, and what length_of throws, end the stream and drop both windows. Throws configuration_error without .batch
-/// and .max_tokens, and for a window that is no multiple of .batch.
+/// windows. The first batch comes when the first window is full. Items are compacted as buffer() does. An exception of
+/// the source or of length_of ends the stream and drops both windows. Throws configuration_error without .batch and
+/// .max_tokens, and for a window that is no multiple of .batch.
 template <class Length>
 bucket_stage<Length> bucket_by_length(Length length_of, const bucket_options& options) {
   return bucket_stage<Length>(std::move(length_of), options);

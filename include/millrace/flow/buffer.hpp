@@ -38,7 +38,7 @@ async_generator<T> buffer_items(async_generator<T> source, buffer_options option
 
 }  // namespace detail
 
-/// What buffer() returns.
+/// Returned by buffer().
 class buffer_stage : public detail::library_stage {
  public:
   explicit buffer_stage(buffer_options options) : options_(options) {
@@ -60,7 +60,7 @@ class buffer_stage : public detail::library_stage {
 /// waiting, whether or not the consumer asks for more. Order and content stay as they are.
 ///
 /// Bound: items that the consumer has not yet taken. The bound in bytes is exceeded only by an item larger than every
-/// one before it; a single item always passes. Items that keep much more memory than they show are compacted: where a
+/// one before it; a single item always passes. Items that keep much more memory than they show are compacted: if a
 /// free function `slice_of(item)` returns a pointer to one of its `bytes`, and recent items show less than half of
 /// their slabs, an item goes through `compact_slices(item)` before it is queued (see shuffle()). Cancellation: dropping
 /// the stage stops the pulling and everything upstream. Errors: items that came before an error are yielded first.

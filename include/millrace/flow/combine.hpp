@@ -22,8 +22,8 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// For stages that consume several sources: does for each what a pipe does. It gets a line in the stage table, and its
-/// declarations are joined to those of the others. Returns the generator.
+/// For stages that consume several sources: treats each source as a pipe does. It gets a line in the stage table, and
+/// its declarations are joined to those of the others. Returns the generator.
 template <class T>
 async_generator<T> joined(stream_description& all, stream<T> source) {
   stream_access::number(source);
@@ -39,7 +39,7 @@ auto all_joined(stream_description& all, std::vector<Source> sources) {
   return generators;
 }
 
-/// Whether they are sources, given up to be consumed, whose items are of one type.
+/// True if they are sources, given up to be consumed, whose items are of one type.
 template <class First, class... More>
 concept alike_sources = is_source_v<First> && (is_source_v<More> && ...) &&
                         (std::is_same_v<typename First::value_type, typename More::value_type> && ...);
@@ -187,15 +187,15 @@ stream<std::tuple<Ts...>> make_zip(const char* name, bool equal, stream<Ts>... s
 /// A stream of tuples, one item of each source in each: `zip(images, labels)`. It ends with the source that ends first;
 /// items that earlier sources gave for that tuple are dropped.
 ///
-/// The sources are asked one after the other: where they should work at the same time, give each a buffer(). What a
-/// source throws is thrown.
+/// The sources are asked one after the other: if they should work at the same time, give each a buffer(). An
+/// exception of a source is passed on.
 template <class... Sources>
   requires(sizeof...(Sources) > 0 && (detail::is_source_v<Sources> && ...))
 stream<std::tuple<typename Sources::value_type...>> zip(Sources... sources) {
   return detail::make_zip<typename Sources::value_type...>("zip", false, std::move(sources)...);
 }
 
-/// The same for sources that must have the same number of items: throws `error` when one ends before the others.
+/// For sources that must have the same number of items: throws `error` when one ends before the others.
 template <class... Sources>
   requires(sizeof...(Sources) > 0 && (detail::is_source_v<Sources> && ...))
 stream<std::tuple<typename Sources::value_type...>> zip_equal(Sources... sources) {

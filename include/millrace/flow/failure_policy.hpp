@@ -19,15 +19,15 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What a stage does with an item whose function throws.
+/// The treatment of an item whose function throws.
 enum class on_failure {
   rethrow,  ///< the exception ends the stream
   skip,     ///< the item is left out, counted and reported
   stop,     ///< the stream ends before the item, without an exception; reported. After epochs(), for one rank alone
 };
 
-/// What a stage does with bad items, and how many of them it tolerates:
-/// `map_concurrent(decode, {.failures = {.then = on_failure::skip, .limit = 100}})`.
+/// The treatment of bad items, and the number of them that is tolerated: `map_concurrent(decode, {.failures = {.then =
+/// on_failure::skip, .limit = 100}})`.
 ///
 /// The policy is applied in the order of delivery, so which items are yielded, and whether a limit is exceeded, depends
 /// neither on threads nor on the network (with order::arrival, only on the number of bad items). Exceeding a limit
@@ -35,8 +35,8 @@ enum class on_failure {
 /// stream. Failures are reported in the log: the first at once, later ones at most once a second, with their number.
 /// run_options::skipped is called for every item that is left out.
 ///
-/// With a policy and without, errors about data name their item: what a stage's function throws for an item with a
-/// member `from` (an origin), and perhaps `key`, gets these as its place where it has none. For other items,
+/// With a policy and without, errors about data name their item: an exception of a stage's function for an item with a
+/// member `from` (an origin), and perhaps `key`, gets these as its place if it has none. For other items,
 /// place_of(item), a function beside the type, returns an object that has these members. An exception that does not
 /// derive from millrace::error is nested in an item_error with that place, lack of memory in a std::bad_alloc; if the
 /// item has no place, they are not changed.
@@ -57,7 +57,7 @@ class skipped_item {
   std::string shard;   ///< the object that it came from, without secrets; empty: not known, as the next two
   std::optional<std::uint64_t> offset;  ///< of its first byte, in the object or the decompressed stream
   std::string key;     ///< of the sample
-  std::string reason;  ///< what was thrown says
+  std::string reason;  ///< the text of the exception
 };
 
 /// A limit of a failure_policy is exceeded: what() has the numbers and the first messages.
@@ -69,7 +69,7 @@ class too_many_failures : public error {
   std::uint64_t failed() const noexcept { return failed_; }
   /// Items that were judged, the failed ones included.
   std::uint64_t items() const noexcept { return items_; }
-  /// What the first failures (ten at most) said.
+  /// The texts of the first failures, ten at most.
   const std::vector<std::string>& messages() const noexcept { return messages_; }
 
  private:

@@ -23,7 +23,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// For stages that get generators while they run: throws configuration_error where the stages of `inner` declare more
+/// For stages that get generators while they run: throws configuration_error if the stages of `inner` declare more
 /// than `stated` bytes together, or nothing that could be compared. 0: nothing was stated, so no budget counts on it.
 template <class T>
 void check_inner_bounds(const stream<T>& inner, std::size_t stated, const char* stage) {
@@ -46,8 +46,8 @@ namespace millrace::inline MILLRACE_ABI {
 
 /// See flat_map().
 struct flat_map_options {
-  /// What the stages of one generator that the function returns may declare to hold, for run_options::budget: more is
-  /// an error when it is opened. 0: not stated. Not for functions that return ranges.
+  /// Bytes that the stages of one generator that the function returns may declare to hold, for run_options::budget:
+  /// more is an error when it is opened. 0: not stated. Not for functions that return ranges.
   std::size_t inner_bytes = 0;
 };
 
@@ -71,7 +71,7 @@ template <class R>
 struct elements<R> {
   using type = std::iter_value_t<decltype(std::begin(std::declval<R&>()))>;
 };
-/// What comes out of a generator or of a range.
+/// The items of a generator or of a range.
 template <class R>
 using element_t = typename elements<R>::type;
 
@@ -79,7 +79,7 @@ using element_t = typename elements<R>::type;
 inline constexpr std::uint32_t flat_map_window = 0x666c6174;
 
 /// The marks of the items that are made of samples: with one rank how many of the sample came, with several how many of
-/// the rank's share of a step. Where a later stage counts (stream::counting()), they say only which item is the last of
+/// the rank's share of a step. If a later stage counts (stream::counting()), they say only which item is the last of
 /// its sample, and no state is after another one.
 class expanded_marks {
  public:
@@ -96,7 +96,7 @@ class expanded_marks {
       left_out_ = sample.part.taken;
     }
   }
-  /// The mark of one more item, the sample's last or not; nothing where it came before a resume.
+  /// The mark of one more item, the sample's last or not; nothing if it came before a resume.
   std::optional<epoch_mark> next(bool last) {
     if (!*counted_later_) ++made_;
     if (left_out_ != 0) {
@@ -135,7 +135,7 @@ class expanded_marks {
   std::uint32_t left_out_ = 0;  // of the step's items that are still to come
 };
 
-/// Numbers what is made of one place.
+/// Numbers the items that are made of one place.
 template <class T, class U>
 class copy_numbers {
  public:
@@ -178,7 +178,7 @@ async_generator<U> expand_items(async_generator<T> source, F f, flat_map_options
     if (!sample.padding) {
       place.note(*item);
       copies.begin(*item);
-      // As in flat_map_items().
+      // Like flat_map_items().
       try {
         if constexpr (is_source_v<call_result_t<F&, T>>) {
           stream<U> inner = detail::call(f, std::move(*item));
@@ -246,7 +246,7 @@ async_generator<U> flat_map_items(async_generator<T> source, F f, flat_map_optio
     if (detail::is_empty_entry(*item)) continue;  // nothing is made of it, and U has no place to keep
     place.note(*item);
     copies.begin(*item);
-    // The item lives until everything made of it has been yielded: what f returns may refer to it. Errors on the way
+    // The item lives until everything made of it has been yielded: the result of f may refer to it. Errors on the way
     // are errors about it. (Nothing is awaited or yielded where they are caught.)
     try {
       if constexpr (is_source_v<call_result_t<F&, T>>) {
@@ -284,7 +284,7 @@ concept flat_maps = callable_with<F, T> && requires { typename element_t<call_re
 
 }  // namespace detail
 
-/// What flat_map() returns.
+/// Returned by flat_map().
 template <class F>
 class flat_map_stage : public detail::library_stage {
  public:
@@ -335,16 +335,16 @@ class flat_map_stage : public detail::library_stage {
 ///
 /// `f` returns a generator, a stream or a range (a container by value is moved from, one by lvalue reference is
 /// copied). One inner generator is open at a time; it is dropped before the next item is asked for. The item lives as
-/// long as what `f` made of it. What `f` or an inner generator throws ends the stream, as does one whose stages declare
-/// to hold more than `.inner_bytes` (a configuration_error), where that is stated.
+/// long as the result of `f`. An exception of `f` or an inner generator ends the stream, as does one whose stages
+/// declare to hold more than `.inner_bytes` (a configuration_error), if that is stated.
 ///
-/// Of a sample of epochs(), and of items with marks, the stage marks what `f` makes: a state says how many of them were
-/// taken, and a resume calls `f` again and goes on with the next one. So `f` must make the same items again; one is
-/// made ahead. Where flat_map() or pack() comes after it, that stage counts, and all items of a step are made again. An
-/// empty entry, and a sample of which `f` makes nothing, become an empty entry. With several ranks each
-/// has a state of its own, and equal_batches::fill() after this stage gives them equally many batches; without it
-/// run() refuses the pipeline, and an item of a type that cannot be an empty entry (see data/item.hpp). Items that `f`
-/// makes with their sample's `from` have random numbers of their own (origin::copy).
+/// The stage marks the items that `f` makes of a sample of epochs(), or of an item with a mark: a state says how many
+/// of them were taken, and a resume calls `f` again and continues with the next one. So `f` must make the same items
+/// again; one is made ahead. If flat_map() or pack() comes after it, that stage counts, and all items of a step are
+/// made again. An empty entry, and a sample of which `f` makes nothing, become an empty entry. With several ranks each
+/// has a state of its own, and equal_batches::fill() after this stage gives them equally many batches; without it run()
+/// refuses the pipeline, and an item of a type that cannot be an empty entry (see data/item.hpp). Items that `f` makes
+/// with their sample's `from` have random numbers of their own (origin::copy).
 template <class F>
 flat_map_stage<F> flat_map(F f, flat_map_options options = {}) {
   return flat_map_stage<F>(std::move(f), options);

@@ -31,10 +31,10 @@ struct interleave_options {
   millrace::order order = millrace::order::ordered;
   std::size_t ahead = 2;         ///< items of each source pulled and not yet taken
   std::size_t bytes = 64 * MiB;  ///< of all those items together, for types with byte_size()
-  /// What the stages of one source may declare to hold, for run_options::budget: more is an error when the source is
-  /// opened. 0: not stated.
+  /// Bytes that the stages of one source may declare to hold, for run_options::budget: more is an error when the source
+  /// is opened. 0: not stated.
   std::size_t inner_bytes = 0;
-  /// What happens to sources that throw: skip ends such a source alone, after the items that it gave before.
+  /// The treatment of sources that throw: skip ends such a source alone, after the items that it gave before.
   failure_policy failures = {};
 };
 
@@ -126,7 +126,7 @@ class open_sources {
 };
 
 /// Applies the failure policy to the end of a source, `ended_with` null if it ended without an exception. Returns
-/// whether the stream continues; throws what the policy does not forgive.
+/// whether the stream continues; throws an exception that the policy does not forgive.
 inline bool continues(failures& bad, std::exception_ptr ended_with) {
   if (ended_with) return bad.forgive(std::move(ended_with), item_place());
   bad.succeeded();
@@ -203,7 +203,7 @@ async_generator<T> interleaved_as_they_come(async_generator<Source> sources, int
 
 }  // namespace detail
 
-/// What interleave() returns.
+/// Returned by interleave().
 class interleave_stage : public detail::library_stage {
  public:
   explicit interleave_stage(interleave_options options) : options_(options) {
@@ -247,12 +247,11 @@ class interleave_stage : public detail::library_stage {
 ///
 /// A generator is dropped when it has ended. Errors: an exception of a generator is thrown after the items that it gave
 /// before, in its turn, and stops all others. An exception of the stream of generators is thrown in the turn of the
-/// generator that is missing (in order of arrival: when the open ones have ended). `.failures` applies to what
-/// generators throw, and counts generators; an exception of the stream of generators always ends it.
-/// In order, items of two epochs do not mix, where they carry an epoch_mark: a generator that has come to the next
-/// epoch waits until all are there.
-/// A generator whose stages declare more than `.inner_bytes`, where that is stated, is a configuration_error in its
-/// turn. Dropping the stage drops everything. Throws configuration_error if `.width` or `.ahead` is 0.
+/// generator that is missing (in order of arrival: when the open ones have ended). `.failures` applies to exceptions of
+/// generators, and counts generators; an exception of the stream of generators always ends it. In order, items of two
+/// epochs do not mix, if they carry an epoch_mark: a generator that has come to the next epoch waits until all are
+/// there. A generator whose stages declare more than `.inner_bytes`, if that is stated, is a configuration_error in
+/// its turn. Dropping the stage drops everything. Throws configuration_error if `.width` or `.ahead` is 0.
 inline interleave_stage interleave(interleave_options options = {}) { return interleave_stage(options); }
 
 /// See merge().

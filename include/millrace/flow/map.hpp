@@ -54,7 +54,7 @@ async_generator<U> map_items(async_generator<T> source, F f) {
   }
 }
 
-/// The same with a function that may wait.
+/// Like map_items(), with a function that may wait.
 template <class U, class T, class F>
 async_generator<U> map_by_task(async_generator<T> source, F f) {
   item_place place;
@@ -81,7 +81,7 @@ async_generator<U> map_by_task(async_generator<T> source, F f) {
   }
 }
 
-/// The same with a policy that tolerates failures.
+/// Like map_items(), with a policy that tolerates failures.
 template <class U, class T, class F>
 async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy policy) {
   const coroutine_context here = co_await this_context();
@@ -130,7 +130,7 @@ async_generator<U> try_map_items(async_generator<T> source, F f, failure_policy 
 
 }  // namespace detail
 
-/// What map() returns.
+/// Returned by map().
 template <class F>
 class map_stage : public detail::library_stage {
  public:
@@ -174,9 +174,9 @@ class map_stage : public detail::library_stage {
 ///
 /// `f` takes the item by value, by reference to const or by rvalue reference; a pointer to a member works too. It may
 /// return a task, which is awaited before the next item is asked for. It runs on the loop thread: for work of more than
-/// some microseconds see map_concurrent. The stage owns `f`, holds one item, and allocates nothing per item. What `f`
-/// throws ends the stream, unless `failures` tolerates it; an error without a place gets that of the item
-/// (failure_policy.hpp). What it returns must not refer to its item, which is gone before the consumer runs.
+/// some microseconds see map_concurrent. The stage owns `f`, holds one item, and allocates nothing per item. An
+/// exception of `f` ends the stream, unless `failures` tolerates it; an error without a place gets that of the item
+/// (failure_policy.hpp). The result must not refer to its item, which is gone before the consumer runs.
 ///
 /// `f` is not called for empty entries of epochs() (epoch_mark::padding): an empty entry of its result's type takes the
 /// place, and that of an item that `failures` skips (see data/item.hpp). run() refuses a result that cannot be one.
@@ -187,7 +187,7 @@ map_stage<F> map(F f, failure_policy failures = {}) {
 
 namespace detail {
 
-/// Ends what an item holds now: the generator keeps the item itself until it makes the next one.
+/// Destroys the contents of an item now: the generator keeps the item itself until it makes the next one.
 template <class T>
 void let_go(T& item) {
   if constexpr (!std::is_trivially_copyable_v<T>) static_cast<void>(T(std::move(item)));
@@ -220,7 +220,7 @@ async_generator<T> filter_items(async_generator<T> source, F predicate) {
   }
 }
 
-/// The same with a predicate that may wait.
+/// Like filter_items(), with a predicate that may wait.
 template <class T, class F>
 async_generator<T> filter_by_task(async_generator<T> source, F predicate) {
   while (T* item = co_await source.next_in_place()) {
@@ -230,7 +230,7 @@ async_generator<T> filter_by_task(async_generator<T> source, F predicate) {
       wanted = static_cast<bool>(co_await std::move(answer));
     } catch (...) {
       detail::rethrow_placed(std::as_const(*item));
-    }  // what the task held, a copy of the item perhaps, is not held while the consumer works
+    }  // the task, and perhaps its copy of the item, is not held while the consumer works
     if (!wanted && !detail::leave_out(*item)) {
       detail::let_go(*item);
       continue;
@@ -241,7 +241,7 @@ async_generator<T> filter_by_task(async_generator<T> source, F predicate) {
 
 }  // namespace detail
 
-/// What filter() returns.
+/// Returned by filter().
 template <class F>
 class filter_stage : public detail::library_stage {
  public:
@@ -279,8 +279,8 @@ class filter_stage : public detail::library_stage {
 /// A stage that yields the items for which `predicate(const item&)` is true and drops the others.
 ///
 /// The predicate may return a task<bool>, which is awaited. It runs on the loop thread. The stage owns it, holds one
-/// item, and allocates nothing per item. What the predicate throws ends the stream; an error without a place is given
-/// that of the item.
+/// item, and allocates nothing per item. An exception of the predicate ends the stream; an error without a place is
+/// given that of the item.
 ///
 /// An item of epochs() keeps its place: it is replaced by an empty entry, of weight 0 in its batch, so that all ranks
 /// have equally many batches and states hold; of a vector, all its items are. The predicate is not called for empty
@@ -304,7 +304,7 @@ async_generator<T> take_items(async_generator<T> source, std::uint64_t count) {
 
 }  // namespace detail
 
-/// What take() returns.
+/// Returned by take().
 class take_stage : public detail::library_stage {
  public:
   explicit take_stage(std::uint64_t count) noexcept : count_(count) {}

@@ -52,11 +52,11 @@ class concurrent_calls {
   void rethrow() { pump_.rethrow(); }
   auto wait() noexcept { return progress_.wait(); }
 
-  /// Of the next slot in the order of delivery: why there is no result; null if there is one.
+  /// The reason why the next slot in the order of delivery has no result; null if it has one.
   std::exception_ptr take_failure() noexcept { return std::exchange(queue_.front().error, nullptr); }
-  /// And the place of its item.
+  /// The place of its item.
   const item_place& place() const noexcept { return queue_.front().place; }
-  /// And the mark of its item, kept if a result can be an empty entry.
+  /// The mark of its item, kept if a result can be an empty entry.
   const epoch_mark& mark() const noexcept { return queue_.front().mark; }
   /// In order of arrival the next slot in the order of delivery takes the next place. Once for each, before the above.
   void take_place() {
@@ -190,7 +190,7 @@ class concurrent_calls {
       U result = co_await std::move(work);
       self.kept_result_(result);
       mine.result.emplace(std::move(result));
-      bytes = item_bytes(*mine.result);  // the user's: what it throws is a failure of this item
+      bytes = item_bytes(*mine.result);  // the user's function: its exception is a failure of this item
     } catch (...) {
       mine.result.reset();
       mine.error = mine.place.completed();
@@ -239,7 +239,7 @@ struct map_concurrent_options {
   millrace::order order = millrace::order::ordered;
   pool_ref on = nullptr;  ///< the pool for a plain function, which must outlive the pipeline; none: the runtime's
   std::size_t bytes = 256 * MiB;  ///< of the items worked on and the results waiting, for types with byte_size()
-  failure_policy failures = {};   ///< what happens to items for which the function throws
+  failure_policy failures = {};   ///< the treatment of items for which the function throws
 };
 
 namespace detail {
@@ -322,7 +322,7 @@ async_generator<U> map_concurrent_items(async_generator<T> source, F f, map_conc
 
 }  // namespace detail
 
-/// What map_concurrent() returns.
+/// Returned by map_concurrent().
 template <class F>
 class map_concurrent_stage : public detail::library_stage {
  public:

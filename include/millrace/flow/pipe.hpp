@@ -14,7 +14,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What user functions may be: anything std::invoke takes with one argument (<functional> is too heavy for this).
+/// User functions may be anything that std::invoke takes with one argument (<functional> is too heavy for this).
 template <class F, class Arg>
 constexpr decltype(auto) call(F&& f, Arg&& arg) {
   if constexpr (std::is_member_object_pointer_v<std::remove_cvref_t<F>>) {
@@ -48,7 +48,7 @@ template <class T>
 struct awaited<task<T>> {
   using type = T;
 };
-/// The result of a function that may return a task: what the task returns.
+/// The value of a function that may return a task: the task's result.
 template <class F, class Arg>
 using mapped_t = typename awaited<call_result_t<F, Arg>>::type;
 
@@ -127,8 +127,8 @@ template <class Stage, class T>
   requires(std::is_function_v<std::remove_pointer_t<Stage>> || requires { sizeof(&Stage::operator()); })
 inline constexpr bool takes_stream_v<Stage, T> = std::is_invocable_v<Stage, only_a_stream<T>>;
 
-/// What a stage makes of its source: it takes a generator or, if its parameter is one or it takes nothing else, a
-/// stream, with the size of a batch that was declared.
+/// The result of applying a stage to its source: it takes a generator or, if its parameter is one or it takes nothing
+/// else, a stream, with the size of a batch that was declared.
 template <class T, class Stage>
 decltype(auto) call_stage(Stage&& stage, stream<T>&& source) {
   if constexpr (requires { stage.make_batches_of(source.declared_batch()); }) {
@@ -174,7 +174,7 @@ auto apply_stage(stream<T> source, Stage stage) {
 
 }  // namespace detail
 
-/// Two stages, one after the other: what `stage | stage` returns.
+/// Two stages, one after the other: the result of `stage | stage`.
 template <class First, class Second>
 class composed_stage : public detail::library_stage {
  public:
@@ -196,7 +196,7 @@ class composed_stage : public detail::library_stage {
 
 namespace detail {
 
-/// What the library's `|` leaves alone: enumerations (flags of system headers), and ranges of the library's types on
+/// The library's `|` does not apply to enumerations (flags of system headers), nor to ranges of the library's types on
 /// their way into the adaptors of the standard library.
 template <class Left, class Right>
 concept piped =
@@ -244,7 +244,7 @@ namespace detail {
 using millrace::operator|;
 }  // namespace detail
 
-/// What named() returns.
+/// Returned by named().
 template <class Stage>
 class named_stage : public detail::library_stage {
  public:
@@ -264,7 +264,7 @@ class named_stage : public detail::library_stage {
 };
 
 /// `source | named("augment", stage)`: gives a stage a name in the stage table. The stages of the library name
-/// themselves and can be renamed; one of the user's without a name is "stage 3" where it is the third in the table. A
+/// themselves and can be renamed; one of the user's without a name is "stage 3" if it is the third in the table. A
 /// generator that a stage makes and asks outside of a pipe counts as part of that stage. `name` must be a literal or
 /// live as long as the run.
 template <class Stage>

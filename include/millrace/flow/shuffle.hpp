@@ -102,7 +102,7 @@ async_generator<T> shuffle_items(async_generator<T> source, shuffle_options opti
 
 }  // namespace detail
 
-/// What shuffle() returns.
+/// Returned by shuffle().
 class shuffle_stage : public detail::library_stage {
  public:
   explicit shuffle_stage(const shuffle_options& options) : options_(options) {
@@ -140,7 +140,7 @@ class shuffle_stage : public detail::library_stage {
 /// big window does not delay the first batch, and it grows by one with every item until it is full. At the end of the
 /// source the window is emptied.
 ///
-/// Of lines() the window holds lines, and batches of as many as came are made of them again.
+/// After lines() the window holds single lines, and makes new batches of them, as long as the batches that came.
 ///
 /// If items have marks (mark_of()), the window never holds items of two epochs: it is emptied before another epoch
 /// begins, whose number replaces options.epoch, and the training's seed replaces options.seed if that is 0. The marks

@@ -55,7 +55,7 @@ async_generator<T> generated_items(F f) {
 
 }  // namespace detail
 
-/// A stream of what `f()` returns, a std::optional<T> or a task of one, called for each item when it is asked for;
+/// A stream of the results of `f()`, a std::optional<T> or a task of one, called for each item when it is asked for;
 /// nullopt ends the stream, which owns `f`.
 template <class F>
 auto generate(F f) {
@@ -87,8 +87,8 @@ stream<Integer> iota(Integer count) {
   return iota<Integer>(Integer(0), count);
 }
 
-/// All remaining items of a stream, in memory: `std::vector<T> all = co_await collect(std::move(source));`. An
-/// error of the stream is thrown and what came before it is dropped.
+/// All remaining items of a stream, in memory: `std::vector<T> all = co_await collect(std::move(source));`. An error of
+/// the stream is thrown and the items before it are dropped.
 template <class Source>
   requires detail::is_source_v<Source>
 task<std::vector<typename Source::value_type>> collect(Source source) {

@@ -45,9 +45,10 @@ class stream_position {
     at.epoch = delivered.epoch;
     return at;
   }
-  /// What an epoch costs and gives, in a few lines for people, before anything is read; empty where that is not known.
+  /// The cost and the result of an epoch, in a few lines for people, before anything is read; empty if they are not
+  /// known.
   virtual std::string plan() const = 0;
-  /// What the source could not read, by shard, and the policy tolerated.
+  /// Samples that the source could not read, by shard, and the policy tolerated.
   virtual std::vector<lost_shard> lost() const = 0;
 };
 
@@ -60,15 +61,15 @@ class rank_words {
   virtual std::vector<std::uint64_t> gather(std::vector<std::uint64_t> mine) const = 0;
 };
 
-/// The most that one stage holds at once: what stream::bounds() lists, to be checked against a memory budget before
+/// The most that one stage holds at once: listed by stream::bounds(), to be checked against a memory budget before
 /// anything runs.
 struct stage_bounds {
   const char* name;   ///< as in the stage table; lives as long as the pipeline
-  std::size_t items;  ///< waiting in the stage or worked on by it; not what the consumer has taken
-  std::size_t bytes;  ///< of those items; 0 where their size cannot be known
+  std::size_t items;  ///< waiting in the stage or worked on by it; without those that the consumer has taken
+  std::size_t bytes;  ///< of those items; 0 if their size cannot be known
 };
 
-/// What a stage does with the places that epochs() gives its samples: see stream::declares().
+/// The effect of a stage on the places that epochs() gives its samples: see stream::declares().
 enum class place_effect : unsigned char {
   steps,        ///< a source that gives places: `number` entries of each step are one rank's; 0: any number
   uneven,       ///< the ranks do not wait for each other
@@ -130,14 +131,14 @@ struct stream_access;
 
 }  // namespace detail
 
-/// A pipeline, or a part of one that begins with a source: what the sources and the stages of this library return, and
-/// what `|` makes. It is a generator of items, with the declarations of the pipeline: the name of its last stage, the
-/// most that its stages hold, and which rank's share of the data it is.
+/// A pipeline, or a part of one that begins with a source: returned by the sources and the stages of this library, and
+/// made by `|`. It is a generator of items, with the declarations of the pipeline: the name of its last stage, the most
+/// that its stages hold, and which rank's share of the data it is.
 ///
 /// A user's generator converts to a stream: as the left side of `|`, as an argument of run(), zip() and the like, and
 /// as the result of a function that returns a stream. A stage does not need to know streams: it is a coroutine from
 /// async_generator<T> to async_generator<U>, and the pipe keeps the declarations. A stage that holds more than one item
-/// declares that in what it returns:
+/// declares that in the stream that it returns:
 ///
 ///     stream<page> prefetched(async_generator<url> from) {
 ///       return stream(load_pages(std::move(from))).named("pages").bounded(8, 64 * MiB);
@@ -158,9 +159,9 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
 
   explicit operator bool() const noexcept { return static_cast<bool>(generator_); }
 
-  /// Gives the last stage a line in the stage table, or renames it. `name` must be a literal or live as long
-  /// as the run, and so must `advice`: what run_stats::verdict() recommends when this stage waits for its own I/O. An
-  /// option of the stage, which is to be raised (".limit"), or what to do instead. Empty: nothing helps.
+  /// Gives the last stage a line in the stage table, or renames it. `name` must be a literal or live as long as the
+  /// run, and so must `advice`: recommended by run_stats::verdict() when this stage waits for its own I/O. An option of
+  /// the stage, which is to be raised (".limit"), or another remedy. Empty: nothing helps.
   stream named(const char* name, const char* advice) && {
     stream self = std::move(*this).named(name);
     promise(self).metrics().set_advice(advice);
@@ -177,13 +178,13 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   stream bounded(std::size_t items, std::size_t bytes) && {
     return std::move(*this).bounded(name_or("stage"), items, bytes);
   }
-  /// The same under another name, a literal: for what a stage holds beside its items.
+  /// Like the above under another name, a literal: for memory that a stage holds beside its items.
   stream bounded(const char* what, std::size_t items, std::size_t bytes) && {
     promise(*this);
     about_.bounds.push_back(stage_bounds{what, items, bytes});
     return std::move(*this);
   }
-  /// What the stages up to this one have declared, sources first.
+  /// The bounds declared by the stages up to this one, sources first.
   std::vector<stage_bounds> bounds() const { return about_.bounds; }
 
   /// Declares that the items are the share of one process among those that train together: run() shows the progress of
@@ -193,7 +194,7 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
     if (!about_.rank) about_.rank = r;
     return std::move(*this);
   }
-  /// What of_rank() declared here or, with precedence, in a stage before; nullopt if it was not called.
+  /// The rank declared by of_rank() here or, with precedence, in a stage before; nullopt if it was not called.
   std::optional<rank> declared_rank() const noexcept { return about_.rank; }
 
   /// Declares the ranks that take this pipeline's items together, equally many each: a run that is asked to stop on one
@@ -203,16 +204,16 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
     about_.ranks = std::move(ranks);
     return std::move(*this);
   }
-  /// What of_ranks() declared; null if it was not called.
+  /// The ranks declared by of_ranks(); null if it was not called.
   const std::shared_ptr<const rank_words>& ranks() const noexcept { return about_.ranks; }
 
-  /// Declares what saves the source's state, for pipeline_run::state().
+  /// Declares the object that saves the source's state, for pipeline_run::state().
   stream positioned(std::shared_ptr<const stream_position> position) && {
     promise(*this);
     about_.position = std::move(position);
     return std::move(*this);
   }
-  /// What positioned() declared; null if it was not called, or by several sources.
+  /// The position declared by positioned(); null if it was not called, or by several sources.
   std::shared_ptr<const stream_position> position() const noexcept {
     return about_.many_positions ? nullptr : about_.position;
   }
@@ -235,7 +236,7 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
     about_.counted_later = std::move(later);
     return std::move(*this).declares(place_effect::counts, what);
   }
-  /// What windowed() and counting() declared: of several, the sum. 0 if they were not called.
+  /// The number declared by windowed() and counting(): of several, the sum. 0 if they were not called.
   std::uint32_t window() const noexcept { return about_.window; }
 
   /// Declares what the last stage does with places. run() refuses a pipeline that begins with epochs() and breaks what
@@ -248,17 +249,17 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
     return std::move(*this);
   }
 
-  /// Declares how many of the items are to make a batch: what batch() takes where it is given no number.
+  /// Declares how many of the items are to make a batch: the size of batch() without a number.
   stream batches_of(std::size_t items) && {
     about_.batch = items;
     return std::move(*this);
   }
-  /// What batches_of() declared last, here or in a stage before; 0 if it was not called.
+  /// The size declared last by batches_of(), here or in a stage before; 0 if it was not called.
   std::size_t declared_batch() const noexcept { return about_.batch; }
 
-  /// An estimate of what an epoch of the source costs, before anything is read: batches, requests, bytes, memory, in a
+  /// An estimate of the cost of an epoch of the source, before anything is read: batches, requests, bytes, memory, in a
   /// few lines for people. From epochs() of an index; empty for others. epoch_plan has the numbers, and prices;
-  /// runtime::plan() adds what is known of the stores.
+  /// runtime::plan() adds the measurements of the stores.
   std::string plan() const {
     const std::shared_ptr<const stream_position> source = position();
     return source == nullptr ? std::string() : source->plan();
@@ -275,7 +276,7 @@ class [[nodiscard("a stream does nothing until its items are asked for")]] strea
   /// See async_generator::next_in_place().
   auto next_in_place() { return generator_.next_in_place(); }
 
-  /// The generator, with the name and what it keeps; what was declared is dropped.
+  /// The generator, with its name and the objects that it keeps; declarations are dropped.
   async_generator<T> generator() && {
     about_ = detail::stream_description();
     return std::move(generator_);
@@ -328,7 +329,7 @@ struct stream_access {
   }
 };
 
-/// Whether it yields items: a stream, or a generator, which converts to one.
+/// True if it yields items: a stream, or a generator, which converts to one.
 template <class Source>
 inline constexpr bool is_source_v = false;
 template <class T>

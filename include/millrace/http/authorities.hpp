@@ -13,7 +13,7 @@ namespace millrace::inline MILLRACE_ABI::http {
 /// The certificate authorities that the environment sets for all programs, with the name of the variable.
 class authority_choice {
  public:
-  /// In curl's order: CURL_CA_BUNDLE; else SSL_CERT_FILE and SSL_CERT_DIR, both where both are set; else
+  /// In curl's order: CURL_CA_BUNDLE; else SSL_CERT_FILE and SSL_CERT_DIR, both if both are set; else
   /// REQUESTS_CA_BUNDLE, which botocore knows. `~/` is HOME.
   static authority_choice from_environment(const environment& variables);
 
@@ -22,7 +22,7 @@ class authority_choice {
 
   std::string file;       ///< a PEM file; empty: the system's
   std::string directory;  ///< of files that are named by hashes (`openssl rehash`), looked through beside the file
-  std::string source;     ///< the variable of the file, or of the directory where there is no file
+  std::string source;     ///< the variable of the file, or of the directory if there is no file
 };
 
 /// `path` with HOME for a `~` at its front.
@@ -35,7 +35,7 @@ transport_options transport_from_environment(const environment& variables = proc
 
 namespace detail {
 
-/// The system's file of authorities, as libcurl was built to find it, where it is not there: a bare machine has none
+/// The system's file of authorities, as libcurl was built to find it, if it is not there: a bare machine has none
 /// (Debian: ca-certificates). Else null.
 const char* missing_system_authorities() noexcept;
 

@@ -59,7 +59,7 @@ MILLRACE_INLINE transport_options transport_from_environment(const environment& 
 
 namespace millrace::inline MILLRACE_ABI::http::detail {
 
-/// Why a file cannot be read at all; empty where it can.
+/// Why a file cannot be read at all; empty if it can.
 MILLRACE_INLINE std::string unreadable(const std::string& path, bool directory) {
   struct stat status;
   if (::stat(path.c_str(), &status) != 0) return std::strerror(errno);

@@ -35,7 +35,8 @@ namespace millrace::inline MILLRACE_ABI::http {
 namespace detail {
 /// The version of the libcurl that is loaded, as LIBCURL_VERSION_NUM writes that of the headers: 0x075801 is 7.88.1.
 unsigned libcurl_version() noexcept;
-/// `o` with as many connections as RLIMIT_NOFILE leaves room for, beside what is open now, to each of so many engines.
+/// `o` with as many connections as RLIMIT_NOFILE leaves room for, beside the descriptors open now, to each of so many
+/// engines.
 engine_options within_descriptors(engine_options o, std::size_t engines) noexcept;
 }  // namespace detail
 
@@ -60,7 +61,7 @@ class engine final : public executor_service {
     /// One turn later, when asked for by resume_next_turn().
     virtual void next_turn() noexcept = 0;
 
-    /// Where libcurl is with it, as far as it tells; the engine keeps count (moved()).
+    /// The state of the transfer in libcurl, as far as it can be seen; the engine keeps count (moved()).
     enum class step { queued, connecting, connected };
     step reached() const noexcept { return reached_; }
 
@@ -88,7 +89,7 @@ class engine final : public executor_service {
     return ex.service<engine>(loop, options);
   }
 
-  /// Throws configuration_error for limits that nothing could work with. Where RLIMIT_NOFILE leaves no room for as many
+  /// Throws configuration_error for limits that nothing could work with. If RLIMIT_NOFILE leaves no room for as many
   /// connections, the limits are lower: one line in the log.
   engine(event_loop& loop, engine_options options);
   MILLRACE_INLINE ~engine() override;
@@ -110,10 +111,10 @@ class engine final : public executor_service {
 
   /// `who` has left libcurl's queue, has a connection, or is back in the queue.
   void moved(client& who, client::step to) noexcept;
-  /// Whether a connection that is opened now is to look its host up anew: each look-up has the addresses in another
-  /// order, and connections of one look-up all go to the first address that answers. Where hundreds of connections are
-  /// opened each second, most use what was looked up within the last minute. Transfers that start in one turn of the
-  /// loop are asked for before any of them looks up: they may be more.
+  /// True if a connection that is opened now may look its host up anew: each look-up has the addresses in another
+  /// order, and connections of one look-up all go to the first address that answers. If hundreds of connections are
+  /// opened each second, most use a look-up of the last minute. Transfers that start in one turn of the loop are asked
+  /// for before any of them looks up: they may be more.
   bool may_look_up() noexcept {
     if (loop_.now() - look_ups_since_ >= std::chrono::seconds(1)) {
       look_ups_since_ = loop_.now();
@@ -126,7 +127,7 @@ class engine final : public executor_service {
   /// A socket for a connection that begins; -1, and errno, when there is none.
   int open_socket(const curl_sockaddr& address) noexcept;
 
-  /// What is known of addresses: that of the runtime, or of this engine alone.
+  /// The known addresses: those of the runtime, or of this engine alone.
   detail::addresses& addresses() noexcept { return addresses_; }
   /// Starts a transfer that has ended again, at the end of the queue. False when libcurl has no memory to take it back.
   [[nodiscard]] bool start_again(CURL* easy, client& who) noexcept {
@@ -168,7 +169,7 @@ class engine final : public executor_service {
   /// the others wait for the next one, so that messages to the loop need not wait for all of them.
   static constexpr std::size_t turn_limit = 32 * MiB;
   /// `n` bytes have been delivered. The first ones in a new slab use up a turn: the kernel makes a huge page for them,
-  /// which may take longer than to receive all that fits there (5 ms where it gets the memory from its host first).
+  /// which may take longer than to receive all that fits there (5 ms if it gets the memory from its host first).
   void took(std::size_t n, bool new_memory) noexcept;
 
   /// Calls who->next_turn() in the next turn of the loop.
@@ -223,8 +224,8 @@ class engine final : public executor_service {
     engine& engine_;
   };
 
-  // What may be thrown below is about memory, or that nothing more can be watched. libcurl is C, and a refusal would
-  // end its multi handle for good: so the transfer whose socket it is learns of it in the next turn.
+  // The exceptions below report a lack of memory, or that no further descriptor can be watched. libcurl is C, and a
+  // refusal would end its multi handle for good: so the transfer that owns the socket gets the error in the next turn.
   static int on_socket(CURL* easy, curl_socket_t fd, int what, void* self, void*) noexcept;
   /// Null for a handle of libcurl's own.
   static client* client_of(CURL* easy) noexcept;
@@ -268,7 +269,7 @@ class engine final : public executor_service {
   CURLSH* share_ = nullptr;
   time_point look_ups_since_{};
   unsigned look_ups_ = 0;  // since then
-  detail::addresses own_addresses_;  // where there is no runtime
+  detail::addresses own_addresses_;  // if there is no runtime
   detail::addresses& addresses_;
   std::vector<std::unique_ptr<socket_watch>> sockets_;  // by descriptor: they are small numbers
   std::unique_ptr<socket_watch> retired_;               // the first of a list
@@ -304,8 +305,8 @@ using sixteen = long long __attribute__((vector_size(16)));
 #endif
 
 /// memcpy() into memory that is not in the caches and is not read soon, a slab that fills up part by part: on x86 with
-/// non-temporal stores (Intel SDM volume 1, 10.4.6.2), which neither read the memory first nor drive out what the
-/// caches hold. Other threads that are notified of the data afterwards see it, as after memcpy().
+/// non-temporal stores (Intel SDM volume 1, 10.4.6.2), which neither read the memory first nor evict lines from the
+/// caches. Other threads that are notified of the data afterwards see it, as after memcpy().
 void copy_past_caches(void* to, const void* from, std::size_t size) noexcept;
 
 /// One exchange inside libcurl: the easy handle, the callbacks, the received head and the body that waits to be read.
@@ -314,7 +315,7 @@ class transfer final : public engine::client, private timer_node {
  public:
   /// How often a transfer in libcurl's queue looks whether it may leave it (engine::make_room_for).
   static constexpr duration queue_look = std::chrono::seconds(1);
-  /// Pieces of a body from this size on are read when they are whole: what came first is in no cache by then.
+  /// Pieces of a body from this size on are read when they are whole: their beginning is in no cache by then.
   static constexpr std::size_t past_caches = 1024 * 1024;
 
   transfer(engine& e, request&& r, std::shared_ptr<const transport_options> transport, body_options&& body);
@@ -364,7 +365,7 @@ class transfer final : public engine::client, private timer_node {
     return 0;
   }
   static curl_socket_t on_opening(void* self, curlsocktype, curl_sockaddr* address) noexcept;
-  /// There is a connection, and the request goes out: what it waited before does not count.
+  /// There is a connection, and the request goes out: time that it waited before does not count.
   static int on_sending(void* self, char* ip, char* own_ip, int port, int own_port) noexcept;
   void moved(step to) noexcept { engine_.moved(*this, to); }
   /// Neither address that is being tried can be connected to.
@@ -379,7 +380,7 @@ class transfer final : public engine::client, private timer_node {
   bool start_again() noexcept;
   /// Its end counts for its address.
   void judge_address() noexcept;
-  /// It has succeeded: what a ranged read took says how fast its address is.
+  /// It has succeeded: the time of a ranged read tells the speed of its address.
   void measure() noexcept;
   void count() noexcept;
   void log(const std::string& line) const;
@@ -390,14 +391,14 @@ class transfer final : public engine::client, private timer_node {
 
   void store(const char* data, std::size_t n);
   void begin_piece();
-  /// What was being filled stays where it is, for take_body(): nothing here allocates.
+  /// A piece that is not full stays in place, for take_body(): nothing here allocates.
   void end() noexcept;
   bytes take_last();
   void leave_partial() noexcept;
   void push_filled() { chunks_.push_back(take_last()); }
   std::size_t ahead() const noexcept;
 
-  /// Whether the connection is paused because the reader is slow.
+  /// The connection is, or is no longer, paused because the reader is slow.
   void stand_still(bool now) noexcept {
     stood_still_ = stood_still_ || now;
     if (std::exchange(stands_still_, now) != now) engine_.standing_still(now);
@@ -428,7 +429,7 @@ class transfer final : public engine::client, private timer_node {
     return place_of(request_, (request_.range ? request_.range->first : 0) + received);
   }
 
-  /// The errno value when `result` may be what libcurl makes of a want of descriptors; 0 when it is not.
+  /// The errno value if `result` may be the result of libcurl for a lack of descriptors; 0 if it is not.
   int out_of_descriptors(CURLcode result) const noexcept;
   std::exception_ptr verdict(CURLcode result);
   void wake() noexcept {
@@ -447,7 +448,7 @@ class transfer final : public engine::client, private timer_node {
   std::deque<bytes> chunks_;
   writable_bytes current_;
   std::size_t filled_ = 0;
-  bool resumable_ = false;  // what is being filled may be left to a later exchange
+  bool resumable_ = false;  // the piece may be left to a later exchange
   std::uint64_t received_ = 0;
   curl_off_t uploaded_ = 0;  // of the request's body, when it was looked at last
   time_point progress_{};

@@ -293,7 +293,7 @@ MILLRACE_INLINE bool engine::postpone(int fd, int flags) noexcept {
 
 MILLRACE_INLINE void engine::run_deferred() noexcept {
   turn_bytes_ = 0;
-  // Those that were not served at all come first. One that libcurl has closed meanwhile it does not know any more.
+  // Sockets not served yet go first. libcurl ignores sockets that it has closed.
   serving_.swap(postponed_);
   for (const ready_socket& s : serving_) act_in_turn(s.fd, s.flags);
   serving_.clear();
@@ -388,7 +388,7 @@ MILLRACE_INLINE void copy_past_caches(void* to, const void* from, std::size_t si
   std::memcpy(out, in, size);
 }
 
-/// What kind of failure libcurl's result is.
+/// The kind of failure that libcurl's result stands for.
 MILLRACE_INLINE failure failure_of(CURLcode rc) noexcept {
   switch (rc) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -470,7 +470,7 @@ MILLRACE_INLINE void transfer::transfer_ended(CURLcode result) noexcept {
       return watch(millrace::detail::added(engine_.loop().now(), queue_look));
   }
   if (reached() == step::connecting && (result == CURLE_COULDNT_CONNECT || result == CURLE_OPERATION_TIMEDOUT)) {
-    // If none was tried, libcurl (7.88 to 8.5 at least) reports what the handle's last connection had failed with.
+    // If none was tried, libcurl (7.88 to 8.5 at least) reports the failure of the handle's last connection.
     const bool failed = result == CURLE_COULDNT_CONNECT || (!trying_[0] && !trying_[1]);
     not_connected();
     if (!error_ && failed && passed_over_ && !any_address_) {
@@ -723,7 +723,7 @@ MILLRACE_INLINE void transfer::configure() {
     set(CURLOPT_CAINFO, transport_->ca_file.c_str());
     set(CURLOPT_PROXY_CAINFO, transport_->ca_file.c_str());
   } else if (missing_system_authorities() != nullptr) {
-    // libcurl refuses every connection where its file is missing, also where a directory has the authorities.
+    // libcurl refuses every connection if its file is missing, also if a directory has the authorities.
     set(CURLOPT_CAINFO, static_cast<const char*>(nullptr));
     set(CURLOPT_PROXY_CAINFO, static_cast<const char*>(nullptr));
   }
@@ -814,7 +814,7 @@ MILLRACE_INLINE void transfer::store(const char* data, std::size_t n) {
   while (n > 0) {
     if (!current_) begin_piece();
     const std::size_t part = std::min(n, current_.capacity() - filled_);
-    // While it is in the cache. Of memory that is summed anyway the CRC-32C is known in the end.
+    // While it is in the cache. If the memory is summed anyway, the CRC-32C is known in the end.
     const bool known = resumable_ && current_.is_summed() && body_.resume->crc.kind() == crc_kind::crc32c;
     if (resumable_ && !known) body_.resume->crc.add(data, part);
     current_.note_filled(filled_, data, part);

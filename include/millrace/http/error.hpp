@@ -10,11 +10,11 @@
 
 namespace millrace::inline MILLRACE_ABI::http {
 
-/// What kind of failure an exchange met: decides whether it may be retried.
+/// The kind of a failed exchange: decides whether it may be retried.
 enum class failure {
   resolve,    ///< the host name did not resolve
   connect,    ///< no connection (refused, unreachable, connect time-out, a TLS handshake that broke off)
-  tls,        ///< the certificate, or what it is checked against, is not right
+  tls,        ///< the certificate, or the file of authorities that it is checked against, is not right
   timeout,    ///< no first byte, or no progress, within the time-out
   broken,     ///< the connection broke, or the body ended before its length
   protocol,   ///< an answer that is not valid HTTP, or contradicts the request (length, range, duplicated headers)

@@ -82,7 +82,7 @@ class exchange {
   /// The proxy that an answer over plain HTTP may be of, without its user and password; empty: there is none on the
   /// way.
   std::string proxy() const { return transfer_->proxy(); }
-  /// The answer is a failure of the address that it came from, `what` for the log: where others of the host do not fail
+  /// The answer is a failure of the address that it came from, `what` for the log: if others of the host do not fail
   /// connections pass it over. All that are without a doubt (5xx but 501, 503 and 505; a broken or invalid answer, none
   /// in time) count by themselves.
   void blame(const char* what) noexcept { transfer_->blame(what); }
@@ -98,7 +98,7 @@ class response {
   std::string body;
 };
 
-/// Reads what is left of `x` into memory. More than `limit` bytes throws http::error (too_large): nothing that a server
+/// Reads the rest of `x` into memory. More than `limit` bytes throws http::error (too_large): nothing that a server
 /// sends may exhaust memory.
 MILLRACE_COROUTINE task<std::string> read_all(exchange& x, std::size_t limit);
 
@@ -106,7 +106,7 @@ MILLRACE_COROUTINE task<std::string> read_all(exchange& x, std::size_t limit);
 /// At most 200 bytes, without possible secrets: values that the request had in Authorization and the like, queries and
 /// users of URLs, values of names such as `signature`.
 std::string first_words(std::string_view body, const request& asked);
-/// The same, of the answer that `x` still has to read. Empty if nothing comes.
+/// Like the above, for the answer that `x` still has to read. Empty if nothing comes.
 MILLRACE_COROUTINE task<std::string> first_words(exchange& x);
 
 /// Sends `r` and reads the whole answer, whatever its status.

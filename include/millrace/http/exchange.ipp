@@ -32,7 +32,7 @@ MILLRACE_INLINE const response_head& exchange::head_awaiter::await_resume() {
 
 namespace millrace::inline MILLRACE_ABI::http::detail {
 
-/// Whether there is anything outside of tags.
+/// True if there is text outside of tags.
 MILLRACE_INLINE bool says_something(std::string_view line) noexcept {
   bool inside = false;
   for (const char c : line) {
@@ -139,7 +139,7 @@ MILLRACE_COROUTINE_BODY task<std::string> first_words(exchange& x) {
       if (piece.empty()) break;
       text.append(piece.data(), std::min<std::size_t>(piece.size(), 4 * KiB));
     }
-  } catch (const error&) {  // what was received is enough
+  } catch (const error&) {  // the part received is enough
   }
   co_return first_words(text, x.asked());
 }

@@ -37,8 +37,8 @@ class headers {
   }
   ~headers() { clear(); }
 
-  /// Appends a field. Refuses CR, LF and NUL in either part and an empty name: what comes from files, keys and
-  /// environment variables must not be able to add fields of its own.
+  /// Appends a field. Refuses CR, LF and NUL in either part and an empty name: values from files, keys and environment
+  /// variables must not be able to add fields of their own.
   void add(std::string name, std::string value);
 
   /// The first field of that name, null when there is none.
@@ -74,11 +74,11 @@ class request {
 
   std::string method = "GET";
   std::string url;
-  /// What errors are about; empty: the URL. They then name the server in their text.
+  /// The object that errors name; empty: the URL. They then name the server in their text.
   std::string object;
   headers fields;
   bytes body;
-  /// What the answer is checked against when set; the Range header is added by the exchange, unless `fields` has it.
+  /// Checks the answer when set; the Range header is added by the exchange, unless `fields` has it.
   std::optional<byte_range> range;
   /// Sent over a new connection, not over an open one: data may have been damaged there.
   bool new_connection = false;
@@ -95,13 +95,13 @@ class partial_body {
   running_crc crc;  ///< of these bytes and of those that have followed; of no kind unless the owner gives it one
 };
 
-/// Where the body goes: memory from `pool` (or, without one, from the heap), at most `window` bytes ahead of the
-/// reader. Answers that are no success never go into the pool's memory.
+/// Memory for the body: from `pool` (or, without one, from the heap), at most `window` bytes ahead of the reader.
+/// Answers that are no success never go into the pool's memory.
 class body_options {
  public:
-  /// When set, and the answer is what was asked for (206 to a range, 200 without one), the first piece continues after
-  /// what is filled there, and if the exchange fails or is dropped before that piece is full, it is left there instead
-  /// of being read. The same applies to a 206 that has only the beginning of the range, which is an error without this:
+  /// When set, and the answer is as requested (206 to a range, 200 without one), the first piece continues after the
+  /// bytes filled there, and if the exchange fails or is dropped before that piece is full, it is left there instead of
+  /// being read. A 206 that has only the beginning of the range is treated likewise; without this it is an error, and
   /// read() throws short_answer. Must outlive the exchange.
   partial_body* resume = nullptr;
   std::optional<slab_pool> pool;
@@ -136,7 +136,7 @@ class response_head {
   /// Checked against the request when that had a range and the status is 206.
   std::optional<content_range> range;
 
-  /// The ETag, quotes included (also where the server left them out); empty when there is none.
+  /// The ETag, quotes included (also if the server left them out); empty when there is none.
   std::string etag() const {
     const std::string* value = fields.find("etag");
     return value == nullptr ? std::string() : millrace::detail::quoted_etag(*value);

@@ -177,7 +177,7 @@ MILLRACE_INLINE void head_parser::judge_range() {
   }
   const content_range& got = *head_.range;
   const byte_range& want = *request_.range;
-  // Fewer bytes than asked for are right only where the object ends.
+  // Fewer bytes than asked for are right only at the object's end.
   const bool to_the_end = got.total && got.last + 1 == *got.total && got.last < want.last;
   goes_on_ = may_go_on_ && got.total && got.last < want.last && !to_the_end;
   if (got.first != want.first || (got.last != want.last && !to_the_end && !goes_on_)) {

@@ -18,7 +18,7 @@ const char* misread_proxy(std::string_view url) noexcept;
 /// A proxy's URL for messages, without its user and password.
 std::string displayed_proxy(std::string_view url);
 
-/// The port of a proxy's URL, as libcurl takes it: 1080 where it names none, 443 of https.
+/// The port of a proxy's URL, as libcurl takes it: 1080 if it names none, 443 of https.
 long proxy_port(std::string_view url) noexcept;
 
 /// The proxy that the environment sets for one scheme, with the names of the variables.

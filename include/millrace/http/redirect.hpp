@@ -21,10 +21,10 @@ std::string resolve_reference(std::string_view base, std::string_view reference)
 /// 301, 302, 303, 307, 308.
 bool is_redirect(int status) noexcept;
 
-/// Where the answer `head` to a request for `from` leads: its Location is any URI reference (RFC 9110, 10.2.2). Blanks
-/// and bytes beyond ASCII in it are percent-encoded, as curl does; a fragment is dropped. Throws http::error
-/// (protocol), with `at`, for what is not followed: no Location, something that is not an http(s) URL with a host, one
-/// with a user, https that leads to http.
+/// The target of the answer `head` to a request for `from`: its Location is any URI reference (RFC 9110, 10.2.2).
+/// Blanks and bytes beyond ASCII in it are percent-encoded, as curl does; a fragment is dropped. Throws http::error
+/// (protocol), with `at`, for a redirect that is not followed: no Location, not an http(s) URL with a host, one with a
+/// user, https that leads to http.
 std::string redirect_target(const std::string& from, const response_head& head, const where& at);
 
 /// Remembers where objects were redirected to, for their other parts. Thread-safe.

@@ -87,7 +87,7 @@ MILLRACE_INLINE std::string merged_path(const uri_parts& base, std::string_view 
   return std::string(base.path.substr(0, slash == std::string_view::npos ? 0 : slash + 1)) + std::string(path);
 }
 
-/// What a server should have percent-encoded.
+/// Encodes bytes that a server should have percent-encoded.
 MILLRACE_INLINE std::string with_encoded_bytes(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -45,7 +45,7 @@ class pool_job : public remote_node {
     record_ = stage;
     if (stage != nullptr) stage_ = stage->name;
   }
-  /// Adds what it took to the record of its stage. For a job that is done.
+  /// Adds the time and the usage of the job to the record of its stage. For a job that is done.
   void charge() noexcept;
 
  protected:
@@ -69,7 +69,7 @@ class pool_job : public remote_node {
   bool done_ = false;
   bool crowded_ = false;  // it found all threads taken by jobs of other stages
   std::int64_t spent_ns_ = 0;
-  std::int64_t measured_ns_ = 0;  // 0 where it was not measured
+  std::int64_t measured_ns_ = 0;  // 0 if it was not measured
   std::int64_t slept_ns_ = 0;
   const char* stage_ = "";           // for a trace
   stage_record* record_ = nullptr;   // the executor's thread's, until it is charged or abandoned
@@ -84,7 +84,7 @@ class pool_state {
   pool_state(const pool_state&) = delete;
   pool_state& operator=(const pool_state&) = delete;
 
-  /// Where the threads are.
+  /// The process that the threads belong to.
   const own_process process;
 
   /// False if the pool has ended: it may have no thread any more.
@@ -151,8 +151,8 @@ class cpu_pool {
   /// `f` is moved to the heap at once. It and its result are destroyed on the awaiting executor's thread, where they
   /// came from. Dropping the await takes a job back that has not begun, and it is never called; one that has begun runs
   /// to its end without a waiter, and executor::drain() waits for it. The time in `f` is added to the awaiting
-  /// coroutine's stage_record::pool_ns. Where g++ 12 is to be supported, name a lambda with captures that are not
-  /// trivial and move it in: `co_await run([s] {...})` destroys the closure twice there.
+  /// coroutine's stage_record::pool_ns. If g++ 12 is to be supported, name a lambda with captures that are not trivial
+  /// and move it in: `co_await run([s] {...})` destroys the closure twice there.
   template <class Function>
   awaitable<Function> run(Function f) {
     return awaitable<Function>(state_, std::move(f));
@@ -173,7 +173,7 @@ class cpu_pool {
   std::vector<detail::thread> threads_;
 };
 
-/// A pool in the options of a stage, or none: `.on = cores`, `.on = &cores`. It must outlive what it is given to.
+/// A pool in the options of a stage, or none: `.on = cores`, `.on = &cores`. It must outlive the stages that use it.
 class pool_ref {
  public:
   constexpr pool_ref(cpu_pool* pool = nullptr) noexcept : pool_(pool) {}
@@ -191,7 +191,7 @@ class pool_ref {
   cpu_pool* pool_;
 };
 
-/// What a stage keeps of the pool that it was given: may outlive the pool. Work for a pool that has ended throws
+/// A stage's share in the pool that it was given: may outlive the pool. Work for a pool that has ended throws
 /// usage_error where it is awaited.
 class cpu_pool::share {
  public:
@@ -219,7 +219,7 @@ class cpu_pool::share {
 
 namespace detail {
 /// For run_stats::verdict(): the stage's jobs run on that pool, which it was `given` or has from the runtime, `limit`
-/// of them at once at most (0: any number). `more`: what lets there be more; null: the stage's advice.
+/// of them at once at most (0: any number). `more`: the option that lets there be more; null: the stage's advice.
 void tell_pool(const coroutine_context& here, const cpu_pool::share& pool, bool given, std::size_t limit,
                const char* more = nullptr) noexcept;
 }  // namespace detail

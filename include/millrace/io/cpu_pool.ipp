@@ -64,7 +64,7 @@ MILLRACE_INLINE void pool_state::stop() noexcept {
   changed_.notify_all();
 }
 
-/// What the kernel says of the calling thread.
+/// The kernel's counts for the calling thread.
 struct thread_usage {
   std::int64_t cpu_ns = 0;
   long waits = 0;        // it gave its core away, to wait for something
@@ -76,8 +76,8 @@ struct thread_usage {
     const auto ns = [](const ::timeval& t) { return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_usec * 1000; };
     return {ns(of.ru_utime) + ns(of.ru_stime), of.ru_nvcsw, of.ru_nivcsw};
   }
-  /// Of `ns` since then: how long it waited. A thread that is preempted does not wait, so one that was preempted more
-  /// often than it waited counts as computing.
+  /// The part of `ns`, the time since `then`, in which the thread waited. A thread that is preempted does not wait, so
+  /// one that was preempted more often than it waited counts as computing.
   std::int64_t slept_since(const thread_usage& then, std::int64_t ns) const noexcept {
     const long waited = waits - then.waits;
     if (waited == 0 || waited < preemptions - then.preemptions) return 0;

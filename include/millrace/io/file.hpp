@@ -23,13 +23,13 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What a file operation needs to stay alive while the kernel works on it.
+/// Owns the resources of a file operation while the kernel works on it.
 struct file_keep {
   explicit file_keep(std::shared_ptr<owned_fd> fd) noexcept : descriptor(std::move(fd)) {}
   std::shared_ptr<owned_fd> descriptor;  // not closed, and its number not reused, under the operation
   bytes memory;
-  std::string path;        // what an open's request is to name
-  struct ::statx status {};  // what a stat's request is to fill
+  std::string path;        // the path of an open's request
+  struct ::statx status {};  // filled by a stat's request
 };
 
 /// A file operation with one waiter. Owned by its awaiter; by the loop once the awaiter is dropped while it is under
@@ -42,14 +42,14 @@ class file_job final : private file_keep, public file_operation {
   void abandon() noexcept;
   /// Bytes, 0, or a negative errno value.
   std::int64_t result() const noexcept { return result_; }
-  /// What an open gave.
+  /// The descriptor that an open returned.
   owned_fd take_opened() noexcept { return std::move(opened_); }
-  /// What a stat gave.
+  /// The result of a stat.
   const struct ::statx& taken_status() const noexcept { return status; }
 
  private:
   MILLRACE_INLINE void complete(std::int64_t result) noexcept override;
-  // The request, with what the job itself keeps. Static: of the job only this is there yet.
+  // The request, with pointers to the members of the job that it needs. Static: of the job only this is there yet.
   static file_request of(file_request r, file_keep& keep) noexcept {
     r.path = keep.path.c_str();
     r.status = &keep.status;
@@ -94,17 +94,17 @@ class file_wait {
   std::unique_ptr<file_job>* job_;
 };
 
-/// Whether the next piece of a transfer bypasses the page cache.
+/// The next piece of a transfer, and whether it bypasses the page cache.
 struct file_part {
   std::size_t size;
   bool direct;
 };
 
 /// O_DIRECT wants memory, offset and length aligned, to the device's block size as a rule; 4096 suits every device in
-/// use. The ragged head and tail go through the page cache, and all of it where memory and offset do not match.
+/// use. The ragged head and tail go through the page cache, and all of it if memory and offset do not match.
 file_part direct_part(const char* memory, std::size_t length, std::uint64_t offset) noexcept;
 
-/// What an open gave: a descriptor or a negative errno value.
+/// The result of an open: a descriptor or a negative errno value.
 struct open_result {
   open_result() noexcept = default;
   owned_fd fd;
@@ -120,7 +120,7 @@ struct file_options {
   bool write = false;     ///< open for reading and writing
   bool create = false;    ///< with write: make the file when it does not exist
   bool truncate = false;  ///< with write: empty it
-  /// Goes past the page cache (O_DIRECT) for the aligned part of each transfer, where the file system allows it: for
+  /// Goes past the page cache (O_DIRECT) for the aligned part of each transfer, if the file system allows it: for
   /// data read once and larger than memory. Buffers of a slab pool are aligned.
   bool direct = false;
   unsigned mode = 0644;  ///< permissions of a file that is created, before the umask
@@ -130,7 +130,7 @@ struct file_options {
 ///
 /// Works on executors that are event loops; any number of operations may be under way at once. Lifetime: file and
 /// buffer must outlive the await, not the operation: that keeps the descriptor and the memory it works on. Dropping an
-/// await orphans the operation: it is cancelled where the kernel can, and executor::drain() waits for its end; how much
+/// await orphans the operation: it is cancelled if the kernel can, and executor::drain() waits for its end; how much
 /// of a dropped write was written is not known. Destroying the file closes it without a report: after writing, await
 /// close(). Errors: io_error with path, byte offset and errno; usage_error when it is not open.
 class file {
@@ -144,7 +144,7 @@ class file {
 
   explicit operator bool() const noexcept { return plain_ != nullptr; }
   const std::string& path() const noexcept { return path_; }
-  /// Whether the page cache is avoided: asked for, and allowed by the file system.
+  /// True if the page cache is bypassed: asked for, and allowed by the file system.
   bool direct() const noexcept { return direct_ != nullptr; }
 
   /// Size in bytes, as the file system says now (0 for a block device).
@@ -158,11 +158,11 @@ class file {
   /// Writes all of `data` at `offset`.
   MILLRACE_COROUTINE task<void> write_at(bytes data, std::uint64_t offset);
 
-  /// Waits until what was written has reached the device (fdatasync(2)).
+  /// Waits until all written data has reached the device (fdatasync(2)).
   MILLRACE_COROUTINE task<void> sync();
 
-  /// Closes the file and reports errors of earlier writes. Where a dropped operation is still
-  /// under way, the file is closed, without a report, when that has ended.
+  /// Closes the file and reports errors of earlier writes. If a dropped operation is still under way, the file is
+  /// closed without a report when that has ended.
   MILLRACE_COROUTINE task<void> close();
 
  private:
@@ -177,7 +177,8 @@ class file {
     return direct_ == nullptr ? detail::file_part{length, false} : detail::direct_part(memory, length, offset);
   }
 
-  /// Whether to try once more: interrupted, or a file system that takes O_DIRECT for opening but not for this transfer.
+  /// Returns true if the operation is to be tried once more: interrupted, or a file system that takes O_DIRECT for
+  /// opening but not for this transfer.
   bool again(std::int64_t result, const detail::file_part& p) noexcept;
 
   [[noreturn]] void fail(std::int64_t result, const char* what,

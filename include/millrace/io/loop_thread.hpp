@@ -24,7 +24,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// (tasks sent by run_on() that were not dropped among them) and joins the thread; it must run on another one.
 class loop_thread {
  public:
-  /// Throws what make_event_loop() throws, and io_error when there is no thread.
+  /// Throws the exceptions of make_event_loop(), and io_error when there is no thread.
   explicit loop_thread(const loop_options& o = {}, runtime_parts* parts = nullptr);
   loop_thread(const loop_thread&) = delete;
   loop_thread& operator=(const loop_thread&) = delete;
@@ -63,7 +63,7 @@ class loop_thread {
   std::exception_ptr error_;
   bool drained_ = false;
   bool stopping_ = false;            // of the loop's thread
-  std::int64_t draining_since_ = 0;  // the same; 0: not draining
+  std::int64_t draining_since_ = 0;  // likewise; 0: not draining
   // In full: for nvcc the name alone is not complete here.
   detail::message<loop_thread, &loop_thread::stop> stop_message_{*this};
   detail::message<loop_thread, &loop_thread::begin_drain> drain_message_{*this};

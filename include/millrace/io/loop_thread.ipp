@@ -66,7 +66,7 @@ MILLRACE_INLINE bool loop_thread::ran_until_stopped(event_loop& loop, detail::fa
     constexpr std::int64_t longest = 30'000'000'000;  // as the executor's destructor, which asserts then
     const bool enough = loop.operations() == 0 || monotonic_ns() - draining_since_ > longest;
     if (draining_since_ != 0 && enough) say_drained();
-    return stopping_;  // what is left to be waited for is the destructor's
+    return stopping_;  // the destructor waits for the rest
   }
 }
 

@@ -78,7 +78,7 @@ class either_readable {
 class child_process {
  public:
   child_process() noexcept = default;
-  /// Takes over `pidfd`, -1 where the kernel gave none.
+  /// Takes over `pidfd`, -1 if the kernel gave none.
   child_process(pid_t pid, int pidfd) noexcept : pid_(pid), pidfd_(pidfd) {}
   child_process(child_process&& other) noexcept
       : pid_(std::exchange(other.pid_, -1)), pidfd_(std::exchange(other.pidfd_, -1)) {}
@@ -103,8 +103,8 @@ MILLRACE_COROUTINE task<void> reap(child_process ending);
 
 /// A shell command in a process group of its own: standard input is /dev/null, standard output comes to us, standard
 /// error is this program's (so a person sees it, and it does not get into messages). The whole group is killed at the
-/// end, and what does not end at once is reaped by the executor's root scope, which stops waiting for it if the
-/// executor ends first.
+/// end, and a process that does not end at once is reaped by the executor's root scope, which stops waiting for it if
+/// the executor ends first.
 template <class = void>  // its destructor names a coroutine: see MILLRACE_COROUTINE
 class shell_process {
  public:
@@ -139,7 +139,7 @@ class shell_process {
   int output() const noexcept { return output_; }
   int pidfd() const noexcept { return pidfd_; }
 
-  /// Appends what is there. False at the end of the output, and where it is longer than `limit`.
+  /// Appends the available output. Returns false at the end of the output, and if it is longer than `limit`.
   bool read_into(std::string& to, std::size_t limit, bool& too_long) {
     char buffer[4096];
     bool open = true;
@@ -169,7 +169,7 @@ class shell_process {
     const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
     if (rc < 0 && errno == EINTR) return false;
     if (rc == 0 && info.si_pid == 0) return false;
-    // Where SIGCHLD is ignored there is no status (ECHILD): only its output counts then.
+    // If SIGCHLD is ignored there is no status (ECHILD): only the output counts then.
     exit_status = rc < 0 ? 0 : info.si_code == CLD_EXITED ? info.si_status : -1;
     return true;
   }
@@ -221,7 +221,7 @@ class shell_process {
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What a process wrote to its standard output, and how it ended. Overwritten on destruction: it may be secrets.
+/// A process's standard output, and how it ended. Overwritten on destruction: it may be secrets.
 class process_result {
  public:
   process_result() = default;
@@ -236,11 +236,11 @@ class process_result {
 
 /// `process_result r = co_await run_process(command, longest, limit);` runs `sh -c command` to its end.
 ///
-/// Its standard input is empty, its standard error that of this program. Of its standard output `limit` bytes are read;
-/// more, a time-out, or dropping the task kills the process and everything that it has started. The loop, which must be
-/// a real one, is never held up: the end is reported by the kernel (a pidfd; asked for by a timer before Linux 5.3),
-/// and nothing waits for a process that has been killed and has not ended yet. Any number may run at once. Throws
-/// io_error where it cannot be started, or is not done within `longest` (code() is ETIMEDOUT then).
+/// Its standard input is empty, its standard error that of this program. At most `limit` bytes of its standard output
+/// are read; more, a time-out, or dropping the task kills the process and everything that it has started. The loop,
+/// which must be a real one, is never held up: the end is reported by the kernel (a pidfd; asked for by a timer before
+/// Linux 5.3), and nothing waits for a process that has been killed and has not ended yet. Any number may run at once.
+/// Throws io_error if it cannot be started, or is not done within `longest` (code() is ETIMEDOUT then).
 MILLRACE_COROUTINE task<process_result> run_process(std::string command, duration longest, std::size_t limit);
 
 }  // namespace millrace

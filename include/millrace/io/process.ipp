@@ -74,7 +74,7 @@ MILLRACE_COROUTINE_BODY task<process_result> run_process(std::string command, du
   detail::wipe(command);
   bool open = true;
   for (;;) {
-    const bool ended = process.ended(result.exit_status);  // before the last look: what it wrote is in the pipe by then
+    const bool ended = process.ended(result.exit_status);  // before the last look: its output is in the pipe by then
     if (open) open = process.read_into(result.output, limit, result.too_long);
     if (ended || result.too_long) break;
     const time_point now = ex.now();

@@ -16,7 +16,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// A remote_node that calls a member function of what it is part of.
+/// A remote_node that calls a member function of the object that it is part of.
 template <class Owner, void (Owner::*Run)() noexcept>
 class message final : public remote_node {
  public:
@@ -186,7 +186,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// one. The two executors share nothing else. Dropping the await, at any moment, destroys the task's frame on its own
 /// thread, soon; this executor's drain() waits until that has happened. The other executor must be running, and outlive
 /// this one's drain() or be a loop_thread that is destroyed after the await was dropped. `other` may be this executor.
-/// Where g++ 12 is to be supported, name a lambda with captures that are not trivial and move it in.
+/// If g++ 12 is to be supported, name a lambda with captures that are not trivial and move it in.
 template <class Callable>
 class [[nodiscard("nothing runs until it is awaited")]] run_on {
  public:

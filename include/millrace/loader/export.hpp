@@ -8,7 +8,7 @@
 #include <millrace/loader/run_stats.hpp>
 
 /// \file
-/// What run.stats() has, for programs: JSON, and the text format of Prometheus.
+/// Writes run.stats() for programs: JSON, and the text format of Prometheus.
 ///
 ///     mill::write_prometheus("/var/lib/node_exporter/millrace.prom", run.stats(), {{"rank", "0"}});
 ///

@@ -58,14 +58,14 @@ namespace millrace::inline MILLRACE_ABI {
 /// The declared bounds of a pipeline's stages, as a table: `budget_table(pipeline.bounds())`.
 std::string budget_table(const std::vector<stage_bounds>& bounds);
 
-/// What the bounds leave of `budget` bytes, for stages that have to grow; SIZE_MAX if `budget` is 0 (no budget).
+/// The rest of `budget` bytes beyond the bounds, for stages that have to grow; SIZE_MAX if `budget` is 0 (no budget).
 /// Throws configuration_error, which lists the bounds, if they do not fit, or if a stage that works ahead states no
 /// bound in bytes.
 std::size_t check_budget(const std::vector<stage_bounds>& bounds, std::size_t budget);
 
 namespace detail {
-/// Throws configuration_error, which names the stage and says what to write instead, where a stage breaks what epochs()
-/// promises to the ranks and to states. Returns why there is no state; null where there may be one.
+/// Throws configuration_error, which names the stage and the remedy, if a stage breaks the guarantees of epochs() for
+/// ranks and states. Returns why there is no state; null if there may be one.
 const char* check_places(const std::vector<place_note>& notes, const std::optional<rank>& mine);
 
 /// How the ranks of a pipeline agree on the item after which they stop.
@@ -75,7 +75,7 @@ enum class stopping : unsigned char {
   alone,     ///< not: they take unequally many
 };
 stopping how_to_stop(const std::vector<place_note>& notes) noexcept;
-/// Logs, once in a process, that a signal stops this rank and not the others; nothing where there are none.
+/// Logs, once in a process, that a signal stops this rank and not the others; nothing if there are none.
 void log_stops_alone(runtime_parts& log, const std::optional<rank>& mine);
 
 /// Logs, once in a run, an epoch of which it has taken empty entries alone. The training thread's.
@@ -168,10 +168,9 @@ class pipeline_run {
   }
 
   /// Ends the run after the item that next() has given last: next() and loops return the end from then on, also a call
-  /// that waits now, and state() is the one after that item. What is in flight is cancelled. What was made ahead is
-  /// dropped and comes again after a resume, and so does an error after it. Returns at once, and so do next() and
-  /// state(): what the program's functions do on other threads, and copies to a device, are waited for when the run is
-  /// dropped.
+  /// that waits now, and state() is the one after that item. Operations in flight are cancelled. Items made ahead are
+  /// dropped and come again after a resume, and so does an error after it. Returns at once, and so do next() and
+  /// state(): the program's functions on other threads, and copies to a device, are waited for when the run is dropped.
   ///
   /// Any thread; for signals see run_options::stop_on. Before the first next() no item is given. Calling it again, or
   /// after the end, does nothing.
@@ -184,8 +183,8 @@ class pipeline_run {
     if (state_ != nullptr && state_->process.here()) state_->ask_to_stop();
   }
   /// Ends the run as stop() does, once next() has given `items` items in all since it began; now, if it has given as
-  /// many or more. Of several calls the lowest number counts. For ranks that agree on a step by means of their own: see
-  /// taken(). Any thread.
+  /// many or more. If there are several calls, the lowest number counts. For ranks that agree on a step by means of
+  /// their own: see taken(). Any thread.
   void stop_after(std::uint64_t items) noexcept {
     if (state_ != nullptr && state_->process.here()) state_->stop_after(items);
   }
@@ -197,9 +196,9 @@ class pipeline_run {
     if (!told) detail::misused("stop_when() was given an empty task");
     state_->stops.add(std::move(told));
   }
-  /// Whether a stop was asked for, by stop(), a signal or stop_when(). Any thread.
+  /// True if a stop was asked for, by stop(), a signal or stop_when(). Any thread.
   bool stop_asked() const noexcept { return state_ != nullptr && state_->wanted.load(std::memory_order_acquire); }
-  /// Whether next() has returned the end because the run was stopped, and not because the pipeline has ended: there may
+  /// True if next() has returned the end because the run was stopped, and not because the pipeline has ended: there may
   /// be more, and state() leads to it. Any thread.
   bool stopped() const noexcept { return state_ != nullptr && state_->stopped.load(std::memory_order_acquire); }
   /// How many items next() and loops have given since the run began. Any thread.
@@ -255,15 +254,15 @@ class pipeline_run {
   std::shared_ptr<shared> state_;
   std::size_t loop_ = 0;  // its number
   std::optional<T> current_;
-  bool seen_ = false;  // whether an iterator has shown the current item
+  bool seen_ = false;  // an iterator has shown the current item
   bool ended_ = false;
   std::unique_ptr<detail::stop_vote> vote_;          // null: this rank stops by itself
   std::shared_ptr<const stream_position> position_;  // null: the source has none
   const char* no_state_ = nullptr;                   // why; null: there may be one
   epoch_mark fetched_;                               // of the latest item from the queue
-  bool unseen_ = false;                              // whether the training thread has not seen that one yet
+  bool unseen_ = false;                              // the training thread has not seen that one yet
   epoch_mark mark_;                                  // of all that it has seen
-  bool any_ = false;                                 // whether it has seen any
+  bool any_ = false;                                 // it has seen one
   detail::empty_epochs empty_epochs_;
 };
 

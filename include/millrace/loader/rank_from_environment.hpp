@@ -17,7 +17,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// torchrun counts only if RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK are all set, Ray Train only
 /// with NODE_RANK in the place of the last one: some platforms set RANK and WORLD_SIZE per machine. A pod of an Indexed
 /// Job of Kubernetes has JOB_COMPLETION_INDEX, and no number of pods: it is an error without MILLRACE_WORLD_SIZE, which
-/// the Job's description can set. RANK and WORLD_SIZE alone are an error, and so is half of what a launcher sets (an
+/// the Job's description can set. RANK and WORLD_SIZE alone are an error, and so is half of a launcher's variables (an
 /// index without a number of processes). Launchers that contradict each other about index or size are an error with
 /// both values, except that an explicit MILLRACE_RANK wins. Slurm counts only inside a step (SLURM_STEP_ID): a batch
 /// script without srun is one process. Launchers that count the agents of another one, one a machine, do not contradict

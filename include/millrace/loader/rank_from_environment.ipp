@@ -96,7 +96,7 @@ MILLRACE_INLINE bool is_from_agent(const rank& r) noexcept {
   return std::strcmp(r.source, "torchrun") == 0 || std::strcmp(r.source, "Ray Train") == 0;
 }
 
-/// Whether `outer` counts the agents that started the processes of `inner`, one agent a machine. torchrun's may be
+/// True if `outer` counts the agents that started the processes of `inner`, one agent a machine. torchrun's may be
 /// started by anything, and decide on an order of their own. mpirun starts its daemons as tasks of Slurm, and Open
 /// MPI's needs none on the machine that it runs on itself.
 MILLRACE_INLINE bool counts_agents(const rank& outer, const rank& inner) {

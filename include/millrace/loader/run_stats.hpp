@@ -14,7 +14,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What the slots of to_device() are taken by when it waits for one.
+/// State of to_device()'s slots when it waits for one.
 enum class slot_limit : unsigned char {
   none,      ///< it does not wait
   copy,      ///< copies that are under way
@@ -38,13 +38,13 @@ class stage_stats {
   double starved = 0;            ///< share of the time that it waited for a stage before it
   double waiting = 0;            ///< share of the time that it was asked and waited for its own I/O or pool jobs
   double blocked = 0;            ///< share of the time that it had yielded an item and was not asked
-  const char* advice = nullptr;  ///< what helps when it waits for its own I/O; empty: nothing, null: not known
+  const char* advice = nullptr;  ///< helps when it waits for its own I/O; empty: nothing, null: not known
   unsigned pool_threads = 0;     ///< of the pool on which its jobs run; 0: none, or not known
   unsigned pool_cores = 0;       ///< how many threads of it could have a core; 0: not known
-  bool pool_given = false;       ///< whether the pool is from its options (.on); if not, it is the runtime's
+  bool pool_given = false;       ///< the pool is from its options (.on); if not, it is the runtime's
   std::size_t pool_limit = 0;    ///< most of its jobs that may run at once; 0: any number
-  const char* more_jobs = nullptr;  ///< what lets more of them run at once; empty: nothing, null: not known
-  std::size_t reads = 0;         ///< ranged reads in flight, as chosen from what the store gives; 0: it reads none
+  const char* more_jobs = nullptr;  ///< the option that lets more of them run at once; empty: none, null: not known
+  std::size_t reads = 0;         ///< ranged reads in flight, as chosen by the store's measurements; 0: it reads none
   std::size_t read_part = 0;     ///< bytes of one of them, at most, chosen likewise
   read_limit limit = read_limit::none;  ///< of these reads
   double read_first_byte = 0;    ///< seconds to the first byte of one, as measured; 0: not known
@@ -61,7 +61,7 @@ class stage_stats {
   double before_first = 0;       ///< seconds until the first item in which it was asked and waited for no other stage
 };
 
-/// What a runtime has counted of its requests, for all of its runs together, since it was made. Reasons name object,
+/// Counts that a runtime keeps of its requests, for all of its runs together, since it was made. Reasons name object,
 /// offset and key, and no secret; empty: there was none.
 class request_stats {
  public:
@@ -87,7 +87,8 @@ class run_stats {
   double seconds = 0;      ///< since the run began, or its whole length once it has ended
   double first_after = 0;  ///< seconds from its beginning to the first item; 0: none was taken
   std::int64_t items = 0;  ///< taken by the training thread: batches, where the pipeline makes batches
-  /// In those batches: vectors, host_batch, device_batch, line_batch, what has `samples_in_batch(item)`. 0: not known.
+  /// In those batches: vectors, host_batch, device_batch, line_batch, types with `samples_in_batch(item)`. 0: not
+  /// known.
   std::int64_t samples = 0;
   /// Bytes that came into the pipeline: those that fetch() got from its store, or else those of the first stages whose
   /// items have byte_size().
@@ -101,11 +102,11 @@ class run_stats {
   duration_stats steps;      ///< of the training thread: from getting an item to asking for the next one
   duration_stats waits;      ///< of the training thread for an item, without the first
   std::vector<stage_stats> stages;  ///< sources first
-  /// Where the runtime's threads are kept: "on NUMA node 1 (of 2), where the device at 0000:3b:00.0 is". Empty on a
+  /// The placement of the runtime's threads: "on NUMA node 1 (of 2), where the device at 0000:3b:00.0 is". Empty on a
   /// machine with one node, and with placement::off.
   std::string placement;
-  std::vector<lost_shard> lost;     ///< what epochs() could not read and tolerated; of pipeline_run::stats()
-  /// What is measured of the hosts of stores, and chosen for all runs of the runtime: as it is now.
+  std::vector<lost_shard> lost;     ///< samples that epochs() could not read and tolerated; of pipeline_run::stats()
+  /// Measurements of the hosts of stores, and the numbers chosen for all runs of the runtime: as they are now.
   std::vector<host_stats> hosts;
   request_stats requests;  ///< of the whole runtime
   disk_cache_stats disk_cache;  ///< of all disk_cache() stores that were read through, since the runtime was made
@@ -113,53 +114,53 @@ class run_stats {
   /// could not be connected to or was slower than the others.
   std::int64_t addresses_passed_over = 0;
   std::size_t loops = 0;        ///< of the runtime; 0: not known
-  bool loops_by_cores = false;  ///< whether the runtime has chosen that number
+  bool loops_by_cores = false;  ///< the runtime has chosen that number
 
   /// The table that is shown at the end of a run, including verdict().
   std::string table() const;
 
-  /// What the training thread took and what was read for it, as in a line of progress:
-  /// "480 batches, 30.7k samples (2.56k/s), 120.00 MB/s".
+  /// The items taken by the training thread and the bytes read for them, as in a line of progress: "480 batches, 30.7k
+  /// samples (2.56k/s), 120.00 MB/s".
   std::string rates() const;
 
-  /// What a line of progress says, without the time: place, rates(), what share of the time the training thread waited,
-  /// for which stage, and how long it will take:
-  /// "epoch 3 of 90, batch 480 of 5004: 8.12k batches, 2.08M samples (2.56k/s), 280.00 MB/s, waited 7.1% for fetch,
-  /// 48 h left".
+  /// The text of a line of progress, without the time: place, rates(), the share of the time that the training thread
+  /// waited, for which stage, and how long it will take: "epoch 3 of 90, batch 480 of 5004: 8.12k batches, 2.08M
+  /// samples (2.56k/s), 280.00 MB/s, waited 7.1% for fetch, 48 h left".
   std::string progress() const;
 
   /// Seconds until the training ends, or the epoch where it is endless, at the rate so far; negative: not known.
   double left() const;
 
-  /// One sentence: the stage that holds the run back, what it does with its time, and the option to change, with a
-  /// value to try and the one it has: "map_concurrent: .limit = 1 of 8 pool threads; try .limit = 16".
+  /// One sentence: the stage that holds the run back, the use of its time, and the option to change, with a value to
+  /// try and the one it has: "map_concurrent: .limit = 1 of 8 pool threads; try .limit = 16".
   std::string verdict() const;
 
   /// How many times as many items the training thread would take with a loader that never keeps it waiting: 1 where it
-  /// does not wait. Of the time since the first item; at most 1,000, for a training thread that does nothing but wait.
+  /// does not wait. Computed over the time since the first item; at most 1,000, for a training thread that does nothing
+  /// but wait.
   double headroom() const;
 
  private:
   double per_second(std::int64_t n) const { return seconds > 0 ? static_cast<double>(n) / seconds : 0; }
   /// Since the first item.
   double steady() const { return seconds - first_after; }
-  /// Whether that is long enough for a verdict.
+  /// True if that is long enough for a verdict.
   bool conclusive() const { return (items > 10 && steady() >= 0.1) || (items > 1 && steady() >= 2); }
   static std::string in_seconds(double s);
   /// The stage that is asked and neither yields nor waits for another one; null: there is none.
   const stage_stats* slowest() const;
   /// Seconds that the pipeline's threads need for an item, as far as the run shows it.
   double pace() const;
-  /// The parts of verdict(): where the training thread does not wait, and of a stage that is busy on the loop's thread,
-  /// waits for what it reads by ranges, for its pool jobs, for slots.
+  /// The parts of verdict(): for a training thread that does not wait, and for a stage that is busy on the loop's
+  /// thread, waits for its ranged reads, for its pool jobs, for slots.
   std::string step_verdict() const;
   std::string loop_verdict(const stage_stats& slow) const;
   std::string read_verdict(const stage_stats& slow) const;
   std::string pool_verdict(const stage_stats& slow) const;
-  /// What to do about a disk cache that refuses most of what it is given; empty: nothing.
+  /// The remedy if a disk cache refuses most of its input; empty: none is needed.
   std::string cache_verdict() const;
   static std::string slot_verdict(const stage_stats& slow);
-  /// What the first item waited for, where that was most of the run; else empty.
+  /// The reason why the first item waited, if that was most of the run; else empty.
   std::string start_verdict() const;
 };
 

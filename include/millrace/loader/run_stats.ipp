@@ -159,7 +159,7 @@ MILLRACE_INLINE std::string in_time(double s) {
   return text;
 }
 
-/// As a program writes it: "16 * MiB".
+/// A size as a program writes it: "16 * MiB".
 MILLRACE_INLINE std::string in_code(std::size_t bytes) {
   if (bytes % MiB == 0) return std::to_string(bytes / MiB) + " * MiB";
   if (bytes % KiB == 0) return std::to_string(bytes / KiB) + " * KiB";
@@ -185,7 +185,7 @@ MILLRACE_INLINE std::string more_bytes(const stage_stats& of) {
   return attempt(option, in_code(2 * of.own_bytes), in_code(of.own_bytes));
 }
 
-/// What a stage of the library does by itself: where its work is on the loop's thread, it cannot be put elsewhere.
+/// True for work of the library itself: if it is on the loop's thread, it cannot be put elsewhere.
 MILLRACE_INLINE bool is_work_of_library(const stage_stats& of) {
   if (of.reads != 0) return true;
   static constexpr const char* names[] = {
@@ -361,7 +361,7 @@ MILLRACE_INLINE std::string run_stats::cache_verdict() const {
   const disk_cache_stats& c = disk_cache;
   if (c.refused <= c.admitted) return {};
   if (c.full > c.refused / 2) {
-    // What an epoch reads, as far as it is seen: by hits, or else by what there was room for.
+    // The bytes that an epoch reads, as far as they are seen: by hits, or else by the room that there was.
     const auto share = [](std::uint64_t part, std::uint64_t rest) {
       return static_cast<double>(part) / static_cast<double>(std::max<std::uint64_t>(1, part + rest));
     };

@@ -15,8 +15,9 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Keeps what is expensive to make, from one run to the next: the event loops and their threads, HTTP connections with
-/// their TLS sessions, slabs, page-locked memory and the slots of to_device(), and the pool for functions that compute.
+/// Keeps objects that are expensive to make, from one run to the next: the event loops and their threads, HTTP
+/// connections with their TLS sessions, slabs, page-locked memory and the slots of to_device(), and the pool for
+/// functions that compute.
 ///
 ///     mill::runtime rt({.loops = 2, .rank = mill::rank_from_environment()});
 ///     for (std::uint64_t epoch = 0; epoch < 90; ++epoch) {
@@ -30,7 +31,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// alive; the last of them and the runtime joins the threads, so it must not be destroyed on one of them, and waits
 /// until devices are done with the slots of its runs, which the end of a run does not. Memory: slabs are kept at the
 /// largest number that was in use at once, for each size of part; of each device's slots and page-locked slabs those of
-/// the two sizes that were used last. Errors: io_error where no loop or thread can be made; a loop that has failed
+/// the two sizes that were used last. Errors: io_error if no loop or thread can be made; a loop that has failed
 /// fails its runs, and each run that is started there from then on; usage_error in a child of fork(), which has none of
 /// the parent's threads: there the runtime, its runs and loops can only be dropped, which leaks their memory, and the
 /// child makes its own runtime.
@@ -61,11 +62,11 @@ class runtime {
   /// The runtime's destructor does the same. Any thread.
   void free_device_slots() { core()->device_slots()->free(); }
 
-  /// What is known of the hosts of stores that this runtime has read from, and how many requests of which length are
-  /// chosen by it: the next run begins with that. Any thread.
+  /// Measurements of the hosts of stores that this runtime has read from, and the number and length of requests that
+  /// follow from them: the next run begins with those. Any thread.
   std::vector<host_stats> hosts() const { return core()->host_figures(); }
 
-  /// What an epoch of the pipeline's source costs (stream::plan()), and a line for each of hosts(). For people; before
+  /// The cost of an epoch of the pipeline's source (stream::plan()), and a line for each of hosts(). For people; before
   /// the run.
   template <class T>
   std::string plan(const stream<T>& pipeline) const {

@@ -99,7 +99,7 @@ class epoll_loop : public event_loop {
  protected:
   MILLRACE_INLINE void poll(bool block, std::optional<time_point> deadline) override;
 
-  /// Reports what the kernel has, after at most `timeout` of real time (nullopt: however long it takes; not positive:
+  /// Reports the kernel's events, after at most `timeout` of real time (nullopt: however long it takes; not positive:
   /// without waiting). False when the time was up and there was nothing, in the inbox neither.
   bool wait(std::optional<duration> timeout);
   void wake() noexcept override { wake_.wake(); }

@@ -104,7 +104,7 @@ MILLRACE_INLINE std::int64_t file_worker::perform(const file_request& r) noexcep
   }
 }
 
-/// Also where a filter of system calls knows fstat() alone.
+/// Also if a filter of system calls knows fstat() alone.
 inline int status_of(int fd, struct ::statx& to) noexcept {
   const int result = ::statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &to);
   if (result == 0 || !is_missing_call(errno)) return result;

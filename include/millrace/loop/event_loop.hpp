@@ -60,7 +60,7 @@ namespace detail {
 class file_queue;
 }
 
-/// What a file operation asks of the kernel. Memory, path and descriptor must stay valid until the operation completes.
+/// A file operation, as the kernel gets it. Memory, path and descriptor must stay valid until the operation completes.
 struct file_request {
   enum class kind : std::uint8_t { open, stat, read, write, sync, allocate, close };
 
@@ -76,8 +76,8 @@ struct file_request {
 };
 
 /// One operation of an event loop on a file. Lives on the heap, because the kernel may need its memory for longer than
-/// the coroutine that asked lives: derive from it to keep alive what the request points to. Between event_loop::start()
-/// and complete() it belongs to the loop.
+/// the coroutine that asked lives: derive from it to own the memory that the request points to. Between
+/// event_loop::start() and complete() it belongs to the loop.
 class file_operation {
  public:
   explicit file_operation(const file_request& r) noexcept : request_(r) {}
@@ -105,7 +105,7 @@ class file_operation {
 };
 
 /// An executor that waits in the kernel: descriptors and files, besides the executor's timers and inbox. Made by
-/// make_event_loop(): an io_uring ring where the kernel provides one, else epoll.
+/// make_event_loop(): an io_uring ring if the kernel provides one, else epoll.
 ///
 /// Concurrency: everything is for the thread that runs the loop, except executor::post_remote(). The thread may change
 /// between runs while no file operation is under way. Destroying the loop waits for the file operations that the kernel
@@ -129,8 +129,8 @@ class event_loop : public executor {
   /// Starts `w`, or changes the events (and the descriptor) of a watch that is on. `fd` is a socket, pipe, eventfd or
   /// the like with one watch of this loop at a time; unwatch before closing it. `poll_events`: POLLIN, POLLOUT, both,
   /// or 0; errors and hang-ups are always reported. A descriptor that cannot be polled is refused with io_error or, at
-  /// the back end's choice, reported once as POLLNVAL and then ignored. Of a watch whose descriptor was closed all the
-  /// same, neither a change nor the end takes anything from a watch of another descriptor that has its number now. May
+  /// the back end's choice, reported once as POLLNVAL and then ignored. If a watch's descriptor was closed all the
+  /// same, neither changing nor ending the watch affects a watch of another descriptor that has its number now. May
   /// throw std::bad_alloc.
   virtual void watch(fd_watch& w, int fd, unsigned poll_events) = 0;
 

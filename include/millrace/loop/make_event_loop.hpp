@@ -8,7 +8,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// A loop on io_uring, or on epoll where io_uring or one of its system calls is refused (containers often block it) or
+/// A loop on io_uring, or on epoll if io_uring or one of its system calls is refused (containers often block it) or
 /// `o` requires it. The refusal is logged once, see loop_options::log. Throws io_error if no descriptor is left for any
 /// kind of loop.
 std::unique_ptr<event_loop> make_event_loop(const loop_options& o = {});

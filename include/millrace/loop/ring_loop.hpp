@@ -54,7 +54,7 @@ class ring {
   /// A free submission entry; null when the kernel takes no more at the moment.
   io_uring_sqe* entry() noexcept;
 
-  /// Submits alone. What the kernel could not take stays: the next wait() or poke() reports why.
+  /// Submits alone. Entries that the kernel could not take stay: the next wait() or poke() reports why.
   void submit() noexcept { io_uring_submit(&ring_); }
 
   /// Submits, and lets completions come in. No system call when there is nothing to submit and nothing to fetch.
@@ -69,12 +69,12 @@ class ring {
     int result;
   };
   completion take() noexcept;
-  /// Of those that are ready the one after `n` others, which stays.
+  /// The ready completion after `n` others; it stays.
   completion at(unsigned n) const noexcept;
 
  private:
   int open_as(unsigned entries, unsigned completions, flavour f) noexcept;
-  /// The errno value with which a filter (seccomp) refuses the calls that come after the set-up; 0: none. What is tried
+  /// The errno value with which a filter (seccomp) refuses the calls that come after the set-up; 0: none. Probing
   /// changes nothing.
   int refused_call() const noexcept;
 
@@ -88,14 +88,14 @@ class ring {
   bool open_ = false;
 };
 
-/// What a completion is for: the low bits of a ring's user data.
+/// The kind of a completion: the low bits of a ring's user data.
 enum class ring_tag : std::uint64_t { file = 0, poll = 1, wake = 2, overflow = 3, cancel = 4 };
 inline constexpr std::uint64_t ring_tag_mask = 7;
 static_assert(alignof(file_operation) > ring_tag_mask, "the low bits of an operation's address carry the tag");
 
 inline std::uint64_t ring_data(ring_tag t) noexcept { return static_cast<std::uint64_t>(t); }
 inline std::uint64_t ring_data(const file_operation& op) noexcept { return reinterpret_cast<std::uintptr_t>(&op); }
-/// From the tag of a watch: generation in the upper half, slot (at most 29 bits) in the lower.
+/// Made of a watch's tag: generation in the upper half, slot (at most 29 bits) in the lower.
 inline std::uint64_t ring_data_of_watch(std::uint64_t watch_tag) noexcept {
   return (watch_tag >> 32 << 32) | (watch_tag & 0xffffffffu) << 3 | ring_data(ring_tag::poll);
 }
@@ -112,18 +112,18 @@ namespace millrace::inline MILLRACE_ABI {
 
 /// The event loop on io_uring. See event_loop.
 ///
-/// Once per turn everything that changed goes to the kernel in one call: cancellations, one-shot polls of the watches
-/// that are to be armed again, file operations, the wake-up. Reads and writes of files go earlier once they are of a
-/// MiB together: the disk works while the other coroutines of the turn compute. A turn takes about as much of what a
-/// disk has brought: where it brings many reads at once, the first are passed on, and the next ones asked for, before
-/// the last are computed with. Of reads 32 MiB are in the kernel at a time, or one: what waits goes there as soon as
-/// others have come, so that a disk that brings all of them at once works while these are computed with. File
+/// Once per turn all changes go to the kernel in one call: cancellations, one-shot polls of the watches that are to be
+/// armed again, file operations, the wake-up. Reads and writes of files go earlier once they add up to a MiB: the disk
+/// works while the other coroutines of the turn compute. A turn takes about as many bytes as it submits to a disk: if
+/// many reads complete at once, the first are passed on, and the next ones submitted, before the last are computed
+/// with. At most 32 MiB of reads are in the kernel at a time, or one read: waiting reads are submitted as soon as
+/// others have arrived, so that a disk that brings all of them at once works while these are computed with. File
 /// operations keep their order there.
 ///
-/// What is under way is counted against the completion ring, which therefore cannot overflow: file operations beyond
-/// their share wait in the loop, watches beyond theirs are polled through an epoll set inside the ring, and a share is
-/// kept for cancellations, which never wait for anything. The ring belongs to the thread that polls it first; when
-/// another thread continues the loop, it is made again.
+/// Operations under way are counted against the completion ring, which therefore cannot overflow: file operations
+/// beyond their share wait in the loop, watches beyond theirs are polled through an epoll set inside the ring, and a
+/// share is kept for cancellations, which never wait for anything. The ring belongs to the thread that polls it first;
+/// when another thread continues the loop, it is made again.
 class ring_loop final : public event_loop {
  public:
   using flavour = detail::ring::flavour;
@@ -135,7 +135,7 @@ class ring_loop final : public event_loop {
     unsigned completions = 4096;
   };
 
-  /// Null, with the errno value in `refused`, where the kernel gives no ring. Throws io_error when there are no
+  /// Null, with the errno value in `refused`, if the kernel gives no ring. Throws io_error when there are no
   /// descriptors left. `best` is lowered until the kernel agrees.
   static std::unique_ptr<ring_loop> try_make(int& refused, flavour best = flavour::deferred) {
     return try_make(refused, best, entries());
@@ -223,7 +223,7 @@ class ring_loop final : public event_loop {
 
   // ---- from the kernel
 
-  /// Those that have come, at most until files have brought so many bytes.
+  /// Takes the completions that have come, at most until files have brought so many bytes.
   void take_completions(std::size_t most_read);
   /// Counts completions that are ready and not counted yet, and submits the reads that waited for them.
   void note_arrived() noexcept;
@@ -251,7 +251,7 @@ class ring_loop final : public event_loop {
   bool owned_ = false;
 
   detail::watch_table watches_;
-  // A slot is in each of these once at most, and watch() reserves: what ends or is listed never allocates.
+  // A slot is in each of these once at most, and watch() reserves: ending or listing one never allocates.
   std::vector<std::uint32_t> to_arm_;
   std::vector<std::uint64_t> cancels_;  // tags of polls to be cancelled
   std::optional<detail::epoll_set> overflow_;

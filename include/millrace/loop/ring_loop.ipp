@@ -39,7 +39,7 @@ MILLRACE_INLINE void ring::close() noexcept {
 MILLRACE_INLINE io_uring_sqe* ring::entry() noexcept {
   io_uring_sqe* e = io_uring_get_sqe(&ring_);
   if (e != nullptr) return e;
-  io_uring_submit(&ring_);  // what it could not take stays; the next wait() or poke() reports why
+  io_uring_submit(&ring_);  // the rest stays; the next wait() or poke() reports why
   return io_uring_get_sqe(&ring_);
 }
 
@@ -358,7 +358,7 @@ MILLRACE_INLINE bool ring_loop::submit_cancel(std::uint64_t data) noexcept {
 
 MILLRACE_INLINE void ring_loop::arm_watches() {
   std::size_t done = 0;
-  for (const std::size_t listed = to_arm_.size(); done < listed; ++done) {  // what is listed meanwhile: next turn
+  for (const std::size_t listed = to_arm_.size(); done < listed; ++done) {  // watches listed meanwhile: next turn
     const std::uint32_t index = to_arm_[done];
     slot& s = watches_.at(index);
     if (s.owner == nullptr || s.polled || s.in_epoll || s.broken) {
@@ -467,7 +467,7 @@ MILLRACE_INLINE void ring_loop::move_to_epoll(std::uint32_t index) {
     }
     overflow_->set(s.fd, s.events, watches_.tag(index));
     s.in_epoll = true;
-  } catch (...) {  // out of descriptors, or of what a user may watch: this watch's trouble, not the loop's
+  } catch (...) {  // out of descriptors, or of the user's watches: this watch's trouble, not the loop's
     s.broken = true;
     reported_ = true;
     detail::watch_table::report(*s.owner, POLLNVAL);

@@ -16,7 +16,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 class block_sums;
 
-/// A reference-counted block of memory: what `bytes` and `writable_bytes` share. Dropping the last reference calls
+/// A reference-counted block of memory, shared by `bytes` and `writable_bytes`. Dropping the last reference calls
 /// recycle(), on whatever thread that happens.
 struct block {
   std::atomic<std::uint32_t> refs{1};
@@ -24,7 +24,7 @@ struct block {
   char* data = nullptr;
   std::size_t capacity = 0;
   void (*recycle)(block*) noexcept = nullptr;
-  block_sums* sums = nullptr;            // of what fills it, where it is to be summed
+  block_sums* sums = nullptr;            // by whatever fills the block, if it is to be summed
   std::atomic<std::uint64_t> given{0};  // see bytes::given()
 
   void add_ref() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
@@ -74,7 +74,7 @@ class bytes {
   const char* begin() const noexcept { return data_; }
   const char* end() const noexcept { return data_ + size_; }
 
-  /// The part [offset, offset + length), sharing the memory. usage_error where that is not inside.
+  /// The part [offset, offset + length), sharing the memory. usage_error if that is not inside.
   bytes slice(std::size_t offset, std::size_t length) const;
 
   /// Assigns whole.slice(offset, length). The reference count is not touched if this is a slice of the same memory
@@ -89,12 +89,12 @@ class bytes {
   /// How often a pool has lent that memory before.
   std::uint32_t use() const noexcept { return owner_ == nullptr ? 0 : owner_->use; }
 
-  /// The CRC-32C of the slice. Where what filled the memory has summed its blocks (slab_pool::summed()), it is made of
-  /// their sums, and little of the slice is read.
+  /// The CRC-32C of the slice. If the sums of its blocks are known (slab_pool::summed()), it is made of them, and
+  /// little of the slice is read.
   std::uint32_t crc32c() const noexcept;
 
-  /// How many bytes the source of these slices had given to its consumer, in all, when it gave the latest one of this
-  /// memory: beside what a stage has been shown, the share of them that comes to it. 0: not counted.
+  /// The bytes that the source of these slices had yielded in all when it yielded the latest one of this memory: a
+  /// stage compares them with the bytes that it has seen, to know its share. 0: not counted.
   std::uint64_t given() const noexcept {
     return owner_ == nullptr ? 0 : owner_->given.load(std::memory_order_relaxed);
   }
@@ -106,7 +106,7 @@ class bytes {
   /// A slice that keeps little more memory than its size: itself if it is at least half of its memory, else a copy.
   bytes compact() const { return retained() / 2 > size_ ? copy(view()) : *this; }
 
-  // What stages ask of their items, see flow/shuffle.hpp, flow/buffer.hpp and coro/item_bytes.hpp.
+  // Functions that stages look for, see flow/shuffle.hpp, flow/buffer.hpp and coro/item_bytes.hpp.
   friend std::size_t byte_size(const bytes& slice) noexcept { return slice.size(); }
   friend bytes compact_slices(const bytes& slice) { return slice.compact(); }
   friend const bytes* slice_of(const bytes& slice) noexcept { return &slice; }
@@ -147,19 +147,19 @@ class writable_bytes {
   bytes share(std::size_t offset, std::size_t length) const;
 
   /// Call before, or while, bytes [offset, offset + length) are written, which are those at `data`: they are summed,
-  /// where the memory is of slab_pool::summed().
+  /// if the memory is of slab_pool::summed().
   void note_filled(std::size_t offset, const char* data, std::size_t length) noexcept {
     if (owner_ != nullptr && owner_->sums != nullptr) sum(offset, data, length);
   }
 
-  /// Whether they are: then bytes::crc32c() of what is shared is cheap.
+  /// True if blocks are summed: then bytes::crc32c() of the shared slices is cheap.
   bool is_summed() const noexcept { return owner_ != nullptr && owner_->sums != nullptr; }
 
   /// Takes over one reference. For the library's own pools.
   explicit writable_bytes(detail::block* owner) noexcept : owner_(owner) {}
 
-  /// In place of that, where the CRC-32C of these bytes is known. `offset` is a multiple of 4 KiB, and `length` is
-  /// 4 KiB, or less at the end of what is filled.
+  /// In place of that, if the CRC-32C of these bytes is known. `offset` is a multiple of 4 KiB, and `length` is 4
+  /// KiB, or less at the end of the filled part.
   void note_filled(std::size_t offset, std::uint32_t crc, std::size_t length) noexcept {
     if (owner_ != nullptr && owner_->sums != nullptr) sum(offset, crc, length);
   }

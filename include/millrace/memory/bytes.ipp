@@ -83,7 +83,7 @@ MILLRACE_INLINE void bytes::swap(bytes& other) noexcept {
 }
 
 MILLRACE_INLINE writable_bytes& writable_bytes::operator=(writable_bytes&& other) noexcept {
-  writable_bytes taken(std::move(other));  // not a plain swap: what was held here goes now, not when `other` does
+  writable_bytes taken(std::move(other));  // not a plain swap: the old memory is released now, not when `other` is
   std::swap(owner_, taken.owner_);
   return *this;
 }

@@ -28,7 +28,7 @@ class pixel_buffer {
 
   /// Empty, without memory.
   pixel_buffer() noexcept = default;
-  /// Takes over what `data` holds, without a copy.
+  /// Takes over the contents of `data`, without a copy.
   template <class Allocator>
   pixel_buffer(std::vector<std::uint8_t, Allocator> data) : size_(data.size()) {
     if (size_ == 0) return;
@@ -91,13 +91,14 @@ namespace millrace::inline MILLRACE_ABI {
 /// kernel, because malloc gives large pieces back that one thread took and another one frees.
 ///
 /// acquire() takes memory of the size's class, the one that came back last, or from the heap. It never waits, so a pool
-/// cannot deadlock a pipeline; what is in use is bounded by the stages that hold it. Classes are a quarter of a power
-/// of two apart: a buffer occupies up to a quarter more than its size. What has come back is kept for the next ones, up
-/// to `idle_bytes`; beyond, the memory that has lain there longest is freed. Buffers of up to 4 KiB, and those that
-/// would not fit into `idle_bytes`, come from the heap and go back there.
+/// cannot deadlock a pipeline; memory in use is bounded by the stages that hold it. Classes are a quarter of a power of
+/// two apart: a buffer occupies up to a quarter more than its size. Returned memory is kept for the next buffers, up to
+/// `idle_bytes`; beyond, the memory that has lain there longest is freed. Buffers of up to 4 KiB, and those that would
+/// not fit into `idle_bytes`, come from the heap and go back there.
 ///
-/// Buffers may outlive the pool; its end frees what is idle, and what comes back later is freed at once. Thread-safe.
-/// Under AddressSanitizer idle memory is poisoned, and so is what a buffer occupies beyond its size.
+/// Buffers may outlive the pool; its end frees idle memory, and buffers that come back later are freed at once.
+/// Thread-safe. Under AddressSanitizer idle memory is poisoned, and so is the part that a buffer occupies beyond its
+/// size.
 class pixel_pool {
  public:
   static constexpr std::size_t default_idle_bytes = std::size_t(64) << 20;
@@ -122,7 +123,7 @@ class pixel_pool {
   static constexpr std::size_t largest = SIZE_MAX / 4;                               // no capacity overflows below it
   static constexpr unsigned classes = (sizeof(std::size_t) * 8 - smallest_log) * 4;  // of any size at all
 
-  /// Of the sizes in (2^k, 2^(k+1)], cut into four: which one, and its largest size.
+  /// One of four equal parts of the sizes in (2^k, 2^(k+1)], and its largest size.
   struct size_class {
     explicit size_class(std::size_t size) noexcept;
     unsigned index;

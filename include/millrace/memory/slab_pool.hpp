@@ -15,8 +15,8 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Where a slab pool gets its memory: plain pages, or page-locked ones for a device. Called on any thread; both calls
-/// are rare (a slab is allocated once and recycled).
+/// Memory for a slab pool: plain pages, or page-locked ones for a device. Called on any thread; both calls are rare (a
+/// slab is allocated once and recycled).
 class slab_source {
  public:
   virtual ~slab_source() = default;
@@ -25,7 +25,7 @@ class slab_source {
   virtual void free(void* memory, std::size_t size) noexcept = 0;
 };
 
-/// Anonymous pages, huge where the kernel gives them. The kernel allocates each page when it is first written: an
+/// Anonymous pages, huge if the kernel gives them. The kernel allocates each page when it is first written: an
 /// unused page takes no memory, and a slab that has been filled once causes no more page faults.
 class plain_slab_source final : public slab_source {
  public:
@@ -51,15 +51,15 @@ class slab_pool {
   /// another pool.
   slab_pool halves() const;
 
-  /// The same pool; a slab that is acquired of this has the CRC-32C of its blocks computed by what fills it, where that
-  /// says so (writable_bytes::note_filled()): bytes::crc32c() is cheap then.
+  /// This pool, with sums: whatever fills one of its slabs computes the CRC-32C of each block, if it says so
+  /// (writable_bytes::note_filled()), and bytes::crc32c() is cheap then.
   slab_pool summed() const {
     slab_pool same = *this;
     same.summed_ = true;
     return same;
   }
-  /// The same pool, for bytes that are not compared with the checksum of their object: a store need not compute that of
-  /// a range while the bytes arrive (storage::part::crc).
+  /// This pool, for bytes that are not compared with the checksum of their object: a store need not compute that of a
+  /// range while the bytes arrive (storage::part::crc).
   slab_pool uncompared() const {
     slab_pool same = *this;
     same.compared_ = false;
@@ -70,14 +70,14 @@ class slab_pool {
   /// A slab to write into; it comes back to the pool when the buffer and every slice of it are gone.
   writable_bytes acquire();
 
-  /// Whether a slab is free, for the moment: acquire() need not allocate one.
+  /// True if a slab is free, for the moment: acquire() need not allocate one.
   bool has_free() const {
     std::lock_guard lock(state_->mutex);
     return state_->free != nullptr;
   }
   /// Size of one slab in bytes.
   std::size_t slab_bytes() const noexcept { return state_->slab_bytes; }
-  /// Whether `length` bytes go into a slab. An eighth of one and less gets memory of its own size: the slab would be
+  /// True if `length` bytes go into a slab. An eighth of one and less gets memory of its own size: the slab would be
   /// mostly empty.
   bool worth_a_slab(std::size_t length) const noexcept { return length > slab_bytes() / 8; }
   /// Slabs in use.

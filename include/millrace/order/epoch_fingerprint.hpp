@@ -13,8 +13,8 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What was delivered, in 24 bytes: two sums, modulo 2^64, of two hashes of every (shard, ordinal, epoch), and how many
-/// there were. Their order does not matter; a sample that came twice does. So the fingerprints of all ranks, and of the
+/// The samples delivered, in 24 bytes: two sums, modulo 2^64, of two hashes of every (shard, ordinal, epoch), and their
+/// number. Their order does not matter; a sample that came twice does. So the fingerprints of all ranks, and of the
 /// parts of a training that was resumed, add up to that of the whole (+=), which for an epoch an index tells (of()):
 /// equal means, but for one chance in about 2^128, that every sample came once.
 class epoch_fingerprint {
@@ -47,7 +47,7 @@ class epoch_fingerprint {
   std::uint64_t samples() const noexcept { return samples_; }
   hash128 value() const noexcept { return sum_; }
 
-  /// Of every sample of an epoch, once. A few nanoseconds a sample.
+  /// The fingerprint of every sample of an epoch, once. A few nanoseconds a sample.
   static epoch_fingerprint of(const shard_counts& counts, std::uint64_t epoch) noexcept;
 
   /// "123:" and 32 hexadecimal digits.
@@ -62,8 +62,8 @@ class epoch_fingerprint {
   hash128 sum_;
 };
 
-/// Whether `delivered`, of all ranks together, is every sample of an epoch once: empty, or an error message. A single
-/// sample that is missing or came twice is named; that takes two passes over the counts.
+/// Checks that `delivered`, of all ranks together, is every sample of an epoch once: empty, or an error message. A
+/// single sample that is missing or came twice is named; that takes two passes over the counts.
 [[nodiscard("the sentence is the result; empty: all is well")]] std::string verify_epoch(
     const shard_counts& counts, std::uint64_t epoch, const epoch_fingerprint& delivered);
 

@@ -40,17 +40,17 @@ class epoch_state {
   std::uint64_t position = 0;  ///< samples of the epoch that have been taken, by all ranks; of `streamed` by this one
   std::uint64_t tracks = 0;
   std::uint64_t slice = 0;
-  std::uint64_t hosts = 1;  ///< order_options::hosts; left out of the text where it is 1
+  std::uint64_t hosts = 1;  ///< order_options::hosts; left out of the text if it is 1
   hash128 index;  ///< index_set::digest()
-  /// Of arrays: what tells their contents (arrays::contents()). A training goes on with others, and the log says so.
-  /// Left out of the text where there are none.
+  /// For arrays: a hash of their contents (arrays::contents()). A training goes on with others, and the log says so.
+  /// Left out of the text if there are none.
   std::uint64_t contents = 0;
-  /// Of a mix of data sets: what makes it, in words of its own. Left out of the text where there is one data set.
+  /// For a mix of data sets: its parts and weights, as a text. Left out of the text if there is one data set.
   std::string mix;
   /// Without an index, in place of the six members above. The text has `"order":"window"` then.
   std::optional<streamed_order> streamed;
   /// Batches that were taken of the window of bucket_by_length() that begins here, or tokens of the documents that
-  /// pack() had from here, and what tells that window from others. Left out of the text where there are none.
+  /// pack() had from here, and the number that identifies that window. Left out of the text if there are none.
   std::uint64_t taken = 0;
   std::uint64_t window = 0;
   /// The rank that this state is for, without an index and with several ranks after pack(). Left out if it is for all.
@@ -60,15 +60,16 @@ class epoch_state {
   /// them. 0: not known, and left out of the text.
   std::uint64_t steps = 0;
   /// Samples before this position that could not be read by the rank that wrote the state, by the numbers of their
-  /// shards: of those that lost most. Left out of the text where there are none.
+  /// shards: of those that lost most. Left out of the text if there are none.
   std::map<std::uint64_t, std::uint64_t> holes;
   std::uint64_t other_holes = 0;  ///< of all other shards
 
   /// JSON, about 170 bytes: `{"millrace":"epochs","version":2,"seed":7,"epoch":3,"position":40960,"tracks":960,
   /// "slice":32,"index":"9c..","check":"5d.."}`. The last member is a check word over all others.
   std::string text() const;
-  /// What text() gave, also with other spaces and another order of its members, and a text of version 1, which has no
-  /// check word. configuration_error, which says what is wrong, for anything else: a changed digit, another version.
+  /// Parses the result of text(), also with other spaces and another order of its members, and a text of version 1,
+  /// which has no check word. configuration_error, which names the fault, for anything else: a changed digit, another
+  /// version.
   static epoch_state parse(std::string_view text);
 
   /// Throws configuration_error, which names what differs, where a training with `now` as its beginning would not go on

@@ -13,15 +13,14 @@ namespace millrace::inline MILLRACE_ABI {
 /// A random permutation of the numbers 0 to size - 1 that is computed, not stored: 80 bytes whatever the size, and any
 /// value by itself.
 ///
-/// Six rounds of an unbalanced Feistel network on the next power of two (16 at least), by the generator's keys; what
-/// falls outside is sent through again until it is inside (J. Black, P. Rogaway, "Ciphers with arbitrary finite
-/// domains", CT-RSA 2002), less than twice on average, and never where the size is a power of two from 16 on. Which
-/// permutation a key gives is part of the library's contract: the order of an epoch depends on it. It mixes well
-/// (places of a value by chi squared: 0.96 to 1.04 of chance from size 16 on, a few per cent worse below), and is no
-/// cipher.
+/// Six rounds of an unbalanced Feistel network on the next power of two (16 at least), by the generator's keys; a
+/// number outside is sent through again until it is inside (J. Black, P. Rogaway, "Ciphers with arbitrary finite
+/// domains", CT-RSA 2002), less than twice on average, and never if the size is a power of two from 16 on. The
+/// permutation of a key is part of the library's contract: the order of an epoch depends on it. It mixes well (places
+/// of a value by chi squared: 0.96 to 1.04 of chance from size 16 on, a few per cent worse below), and is no cipher.
 class permutation {
  public:
-  /// Of at most this many numbers: a round makes 24 bits.
+  /// The most numbers: a round makes 24 bits.
   static constexpr std::uint64_t most = std::uint64_t{1} << 48;
 
   permutation() = default;

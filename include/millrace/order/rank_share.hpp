@@ -16,7 +16,7 @@ struct order_step {
   std::uint64_t count = 0;
 };
 
-/// The step at position `begin` of an epoch of `samples`: `batch` of each of `world` ranks, or what is left.
+/// The step at position `begin` of an epoch of `samples`: `batch` of each of `world` ranks, or the rest.
 inline order_step step_at(std::uint64_t samples, std::uint64_t begin, std::uint64_t batch,
                           std::uint64_t world) noexcept {
   const std::uint64_t left = begin < samples ? samples - begin : 0;
@@ -37,7 +37,7 @@ inline std::uint64_t steps_from(std::uint64_t samples, std::uint64_t begin, std:
 /// size: ranks need not communicate, and of two worlds that take the same steps each takes every position once, from
 /// any position on.
 ///
-/// Where the world size divides the tracks, rank r of W takes the positions g with g mod W = r: its tracks are its own.
+/// If the world size divides the tracks, rank r of W takes the positions g with g mod W = r: its tracks are its own.
 /// Any other W, also above the number of tracks: the step's positions are sorted by (kappa(t), g), t the track of g and
 /// kappa(t) its digits in the prime radices of the tracks, reversed; rank r takes the places [r n / W, (r+1) n / W) of
 /// n. That keeps nearly the same tracks on a rank from step to step. It is computed in closed form, by counting and not
@@ -45,9 +45,9 @@ inline std::uint64_t steps_from(std::uint64_t samples, std::uint64_t begin, std:
 ///
 /// With several hosts (order_options::hosts) the ranks of one are neighbours, those of the first host the first ones.
 /// Host h takes the positions g with g mod hosts = h, so its tracks, and its ranks share these as all ranks do the
-/// tracks where there are no hosts. So the hosts' shares of any full step are equal.
+/// tracks if there are no hosts. So the hosts' shares of any full step are equal.
 ///
-/// A full step gives every rank the same number. Of the last one, a rank gets that number, one less, or none, and fills
+/// A full step gives every rank the same number. In the last one, a rank gets that number, one less, or none, and fills
 /// its batch up with entries of weight 0 (weights()), so that all ranks have equally many batches of equal size.
 ///
 /// Groups of ranks that must see the same samples (tensor, pipeline and sequence parallel) are one rank here: `world`
@@ -59,7 +59,7 @@ class rank_share {
 
   /// How many of the step's positions are this rank's.
   std::uint64_t size(order_step step) const noexcept;
-  /// Puts them into `out`, in place of what it holds: ascending, size() of them.
+  /// Replaces the contents of `out` by them: ascending, size() of them.
   void positions(order_step step, std::vector<std::uint64_t>& out) const;
   std::vector<std::uint64_t> positions(order_step step) const {
     std::vector<std::uint64_t> out;
@@ -87,7 +87,7 @@ class rank_share {
 
   std::uint64_t hosts_;
   std::uint64_t host_ = 0;
-  // Of the host:
+  // Within the host.
   std::uint64_t tracks_;
   std::uint64_t index_;
   std::uint64_t world_;

@@ -12,10 +12,10 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Where an epoch of a mix of datasets ends. A dataset that has ended before begins anew, in another order: its next
+/// The end of an epoch of a mix of datasets. A dataset that has ended before begins anew, in another order: its next
 /// round.
 enum class mix_until : unsigned char {
-  first_end,  ///< where a dataset would have to begin its second round: that one comes whole, the others in part
+  first_end,  ///< when a dataset would have to begin its second round: that one comes whole, the others in part
   last_end,   ///< after the last sample of the dataset whose first round takes longest: every sample is delivered
   forever,    ///< at a length that is given, whatever has ended before; without one, nowhere
 };
@@ -60,7 +60,8 @@ class sample_mix {
   /// In the mix's first epoch, or in a later one; a usage_error beyond size().
   place at(std::uint64_t position) const { return at(0, position); }
   place at(std::uint64_t epoch, std::uint64_t position) const;
-  /// Where sample number `n` (from 0, its rounds in a row) of a dataset stands in the first epoch: the inverse of at().
+  /// The position in the first epoch of sample number `n` (from 0, its rounds in a row) of a dataset: the inverse of
+  /// at().
   std::uint64_t find(std::size_t dataset, std::uint64_t n) const noexcept;
 
  private:
@@ -72,7 +73,7 @@ class sample_mix {
   std::vector<std::uint32_t> owners_;   // of each track
   std::vector<std::uint32_t> numbers_;  // of each track among its owner's
   std::vector<std::uint32_t> slots_;    // the tracks of each dataset, dataset by dataset
-  std::vector<std::uint64_t> starts_;   // where those of a dataset begin
+  std::vector<std::uint64_t> starts_;   // index in slots_ of the first track of each dataset
   std::vector<std::uint64_t> sizes_;
   std::uint64_t size_ = UINT64_MAX;
 };

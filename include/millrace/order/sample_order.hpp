@@ -28,7 +28,7 @@ struct order_options {
   /// Hosts of which each is the home of its own samples, the same ones in every epoch: 1 to 2^24, a divisor of the
   /// tracks. 1: there are no homes.
   std::uint64_t hosts = 1;
-  /// Slices are the groups of shard_counts::groups(), of whatever length, where there are any; `slice` means nothing
+  /// Slices are the groups of shard_counts::groups(), of whatever length, if there are any; `slice` means nothing
   /// then.
   bool groups = false;
 };
@@ -45,23 +45,24 @@ inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes, std::
 /// materialised. Its memory is that of the shard_counts, which copies share.
 ///
 /// The shards, laid end to end, are cut into **slices** of neighbouring samples, and the slices are put in random order
-/// on a **tape** (a short slice, if any, at its end). Where the cuts fall changes with the epoch. The tape is cut into
-/// **tracks** of equal length, to one sample; the order deals one sample of every track in turn: position g is sample
-/// g / tracks of track g mod tracks. Within a slice the samples are permuted, and each track begins somewhere in its
-/// slice and comes back to its beginning at the end, so that not all of them change slices at once.
+/// on a **tape** (a short slice, if any, at its end). The cuts change with the epoch. The tape is cut into **tracks**
+/// of equal length, to one sample; the order deals one sample of every track in turn: position g is sample g / tracks
+/// of track g mod tracks. Within a slice the samples are permuted, and each track begins somewhere in its slice and
+/// comes back to its beginning at the end, so that not all of them change slices at once.
 ///
-/// Of samples that are read by groups (order_options::groups), the groups are the slices: cuts are the same in all
-/// epochs, and tracks begin where they begin on the tape. The order of an epoch takes 8 bytes for each of them, too.
+/// If samples are read by groups (order_options::groups), the groups are the slices: cuts are the same in all epochs,
+/// and tracks begin where they begin on the tape. The order of an epoch takes 8 bytes for each of them, too.
 ///
-/// With a selection, its entries stand in the place of the shards' samples: a subset, or what is drawn by weights.
+/// With a selection, its entries stand in the place of the shards' samples: a subset, or samples drawn by weights.
 ///
 /// With several **hosts**, every slice has a home, so that a host reads the same samples in every epoch. Slices are cut
 /// at the same samples in all epochs, and laid in an order that the seed gives, of which each host has an equal length:
-/// the samples divided by the hosts, to one sample. Where one host's length ends and the next one's begins, a slice may
-/// be shared by both; its samples have their homes as others do. A host's whole slices are put in random order, anew in
-/// each epoch, on a tape of its own, with the parts of shared slices at its end; the hosts' tapes stand one after the
-/// other. Track t is one of host t mod hosts, and so is position t. The order of the slices does not depend on the
-/// number of hosts: where that changes by a factor, host h of fewer has what neighbours had among more.
+/// the samples divided by the hosts, to one sample. At the end of one host's length and the beginning of the next
+/// one's, a slice may be shared by both; its samples have their homes as others do. A host's whole slices are put in
+/// random order, anew in each epoch, on a tape of its own, with the parts of shared slices at its end; the hosts' tapes
+/// stand one after the other. Track t is one of host t mod hosts, and so is position t. The order of the slices does
+/// not depend on the number of hosts: if that changes by a factor, each host of fewer has the slices of neighbours
+/// among more.
 ///
 /// So the position of a training in an epoch is one number, and a rank that owns some of the tracks (rank_share) reads
 /// each of them slice by slice. The whole definition: docs/design/order.md.
@@ -76,7 +77,7 @@ class sample_order {
   std::uint64_t tracks() const noexcept { return tracks_; }
   std::uint64_t slice() const noexcept { return slice_; }
   std::uint64_t hosts() const noexcept { return hosts_; }
-  /// Whether the slices are groups.
+  /// True if the slices are groups.
   bool by_groups() const noexcept { return tape_begins_ != nullptr; }
   const shard_counts& counts() const noexcept { return *counts_; }
 
@@ -91,13 +92,13 @@ class sample_order {
   };
   /// A track on the tape; `track` must be below tracks().
   stretch track(std::uint64_t track) const noexcept;
-  /// Where in its stretch a track begins.
+  /// The offset in its stretch at which a track begins.
   std::uint64_t rotation(std::uint64_t track) const noexcept;
   /// A slice, or a part of one that stands on the tape by itself.
   struct placed_slice {
     std::uint64_t number = 0;   ///< tells it from the others
     std::uint64_t on_tape = 0;  ///< its place there
-    /// Samples [begin, begin + length) of the shards laid end to end, and, where that reaches beyond size(), on from
+    /// Samples [begin, begin + length) of the shards laid end to end, and, if that reaches beyond size(), on from
     /// the first sample.
     stretch samples;
   };
@@ -113,7 +114,7 @@ class sample_order {
 
  private:
   friend class track_cursor;
-  /// A host's: what it has of the tape and, of another number, of the slices in the order of their homes.
+  /// A host's part of the tape and, by another number, of the slices in the order of their homes.
   struct home {
     stretch line;
     std::uint64_t first = 0;  // its first whole slice
@@ -124,7 +125,7 @@ class sample_order {
       return (first * slice < end ? first * slice : end) - line.begin;
     }
   };
-  /// Of groups, the number on the tape of the one that has this place.
+  /// The number on the tape of the group that has this place.
   std::size_t group_at(std::uint64_t place) const noexcept;
   home home_at(std::uint64_t host) const noexcept;
   std::uint64_t host_at(std::uint64_t place) const noexcept;
@@ -142,7 +143,7 @@ class sample_order {
   std::uint64_t quotient_;   // samples of every track
   std::uint64_t remainder_;  // of the first so many tracks: one more
   std::uint64_t hosts_;
-  std::uint64_t phase_;  // where the first slice is cut
+  std::uint64_t phase_;  // offset of the first cut
   std::uint64_t slice_key_;
   std::uint64_t tape_key_;
   permutation tape_;                                               // of one host
@@ -192,7 +193,7 @@ class track_cursor {
   std::uint64_t at_ = 0;  // in the track
   std::uint64_t left_;
   sample_order::placed_slice slice_;  // the one entered; of no length before the first
-  std::uint64_t shard_ = UINT64_MAX;  // where the sample before was
+  std::uint64_t shard_ = UINT64_MAX;  // the shard of the sample before
   permutation inside_;
   selected_entries selected_;
 };

@@ -14,7 +14,7 @@ namespace millrace::inline MILLRACE_ABI {
 
 /// Which samples of an index an epoch has: those of a subset, each once, or some that are drawn by weights, others in
 /// each epoch. Entry `x` of an epoch is a pure function of it, the seed and the epoch: nothing is materialised.
-/// Neighbouring entries are neighbours in the shards, as far as what is left out allows. Made by detail::select().
+/// Neighbouring entries are neighbours in the shards, as far as the samples left out allow. Made by detail::select().
 ///
 /// A subset takes an eighth of a byte and some for each sample of the index, weights 4.1 bytes for each: 14 and 410 MB
 /// for 10^8 samples.
@@ -30,26 +30,26 @@ namespace millrace::inline MILLRACE_ABI {
 /// Weights are rounded to 2^-32 of the largest, and not to 0. All numbers are whole: every platform draws alike.
 class sample_selection {
  public:
-  /// Of so many samples of the index, those whose bit is set (64 a word, the lowest first).
+  /// A subset of so many samples of the index: those whose bit is set (64 a word, the lowest first).
   sample_selection(std::uint64_t samples, std::vector<std::uint64_t> bits);
-  /// Of a subset, or of all where `subset` is null, a draw of `entries` by weights, one for each of its samples; the
+  /// A draw of `entries` from a subset, or from all if `subset` is null, by weights, one for each of its samples; the
   /// largest is 2^32 - 1 at most. Without replacement no more entries than samples with a weight.
   sample_selection(const sample_selection* subset, std::vector<std::uint32_t> weights, std::uint64_t entries,
                    bool replacement);
 
   /// Entries of an epoch.
   std::uint64_t size() const noexcept { return entries_; }
-  /// Whether they are drawn.
+  /// True if they are drawn.
   bool drawn() const noexcept { return !weights_.empty(); }
-  /// Whether a sample may come several times an epoch.
+  /// True if a sample may come several times an epoch.
   bool copies() const noexcept { return drawn() && replacement_; }
   hash128 digest() const noexcept { return digest_; }
 
-  /// Whether sample `number` of the index is in the subset.
+  /// True if sample `number` of the index is in the subset.
   bool has(std::uint64_t number) const noexcept {
     return bits_.empty() || (bits_[static_cast<std::size_t>(number / 64)] >> number % 64 & 1) != 0;
   }
-  /// What the entries are drawn by, of each sample of the subset; empty if they are not.
+  /// The weights of the draw, one for each sample of the subset; empty if entries are not drawn.
   const std::vector<std::uint32_t>& weights() const noexcept { return weights_; }
 
  private:
@@ -82,7 +82,7 @@ class selected_entries {
   selected_entries(const sample_selection& of, std::uint64_t seed, std::uint64_t epoch) noexcept
       : of_(&of), key_(detail::mix64(detail::key_of(seed, epoch, 4))) {}
 
-  /// The number in the index of entry `x`, below size(). Fast where the entry before was near.
+  /// The number in the index of entry `x`, below size(). Fast if the entry before was near.
   std::uint64_t operator()(std::uint64_t x);
 
  private:

@@ -55,7 +55,7 @@ MILLRACE_INLINE void sample_selection::count_bits() {
   }
 }
 
-/// No weight may come to more than one entry: those that do get what the others leave to each of them.
+/// No weight may come to more than one entry: those that do get the share that the others leave to each of them.
 MILLRACE_INLINE void sample_selection::limit_weights() {
   std::uint64_t most = UINT32_MAX;
   for (;;) {

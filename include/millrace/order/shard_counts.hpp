@@ -16,7 +16,7 @@ namespace millrace::inline MILLRACE_ABI {
 struct sample_place {
   std::uint64_t shard = 0;
   std::uint64_t ordinal = 0;
-  std::uint32_t copy = 0;  ///< origin::copy, where it may come several times an epoch
+  std::uint32_t copy = 0;  ///< origin::copy, if it may come several times an epoch
 
   friend bool operator==(const sample_place&, const sample_place&) = default;
 };
@@ -28,8 +28,8 @@ class shard_counts {
  public:
   /// One count for each shard; 0 is allowed. configuration_error for more than 2^48 samples or 2^32 shards.
   explicit shard_counts(std::span<const std::uint64_t> counts) : shard_counts(counts, {}) {}
-  /// The same, of samples that are read by groups: `groups` has the lengths of all of them, end to end. None is empty,
-  /// and together they are as long as the shards; 8 bytes each.
+  /// Samples that are read by groups: `groups` has the lengths of all of them, end to end. None is empty, and together
+  /// they are as long as the shards; 8 bytes each.
   shard_counts(std::span<const std::uint64_t> counts, const std::vector<std::uint64_t>& groups);
 
   std::size_t shards() const noexcept { return begins_.size() - 1; }
@@ -39,12 +39,12 @@ class shard_counts {
   /// The number, in the dataset, of the shard's first sample. For shards() it is samples().
   std::uint64_t begin(std::size_t shard) const noexcept { return begins_[shard]; }
 
-  /// Where the groups begin, and where the last one ends; empty where there are none.
+  /// The numbers at which the groups begin, and at which the last one ends; empty if there are none.
   const std::vector<std::uint64_t>& groups() const noexcept { return groups_; }
 
-  /// Where sample number `x` of the dataset is; `x` must be below samples(). A look into a table and a step or two.
+  /// The place of sample number `x` of the dataset; `x` must be below samples(). A look into a table and a step or two.
   sample_place find(std::uint64_t x) const noexcept { return find(x, guide_[x >> guide_bits_]); }
-  /// The same, searching from a shard that is not after it: best that of the sample before.
+  /// Like the above, searching from a shard that is not after it: best that of the sample before.
   sample_place find(std::uint64_t x, std::uint64_t first) const noexcept {
     while (begins_[first + 1] <= x) ++first;
     return {first, x - begins_[first], 0};

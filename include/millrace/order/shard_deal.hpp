@@ -12,7 +12,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Which rank reads which shards of an epoch, where no index says how many samples they have: whole shards, about as
+/// Which rank reads which shards of an epoch, if no index says how many samples they have: whole shards, about as
 /// many bytes for every rank. A pure function of the list, the seed, the epoch and the world size, so that all ranks
 /// know the whole plan from the same list.
 ///

@@ -13,13 +13,13 @@ namespace millrace::inline MILLRACE_ABI {
 /// are measured on some of the order's steps, always the same ones.
 class shuffle_quality {
  public:
-  /// Of the samples' distances between their places in the shards and in the order: the mean, divided by the number of
+  /// Distances of the samples between their places in the shards and in the order: the mean, divided by the number of
   /// samples.
   double displacement = 0;
-  /// How many others of the same shard a sample has in its step, all ranks together, divided by what a full shuffle
-  /// gives.
+  /// How many others of the same shard a sample has in its step, all ranks together, divided by the number in a full
+  /// shuffle.
   double mates_of_step = 0;
-  /// The same in the batch of one rank.
+  /// Likewise in the batch of one rank.
   double mates_of_batch = 0;
   /// The shards of the first step, a sign for each group of neighbours: " .:-=+*#%@" from none to the most.
   std::string picture;

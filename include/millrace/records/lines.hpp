@@ -67,7 +67,7 @@ class line_batch {
     const char* begin;  // of its first line
     origin at;
   };
-  // Of one piece nothing is in the vectors: small batches are made and dropped at the rate of lines.
+  // Lines of one piece take nothing of the vectors: small batches are made and dropped at the rate of lines.
   const char* begin_ = nullptr;  // of the first line
   std::vector<run> runs_;
   bytes first_memory_;
@@ -95,8 +95,8 @@ MILLRACE_COROUTINE async_generator<line_batch> joined_lines(async_generator<line
 
 }  // namespace detail
 
-/// What shuffle() does with batches of lines: its window holds lines, each in memory of its own, and it yields batches
-/// of as many as it got.
+/// shuffle() of batches of lines: its window holds lines, each in memory of its own, and it yields batches of as many
+/// as it got.
 MILLRACE_COROUTINE stream<line_batch> shuffle_parts(async_generator<line_batch>&& source,
                                                     const shuffle_options& options);
 
@@ -110,8 +110,8 @@ MILLRACE_COROUTINE stream<line_batch> shuffle_parts(async_generator<line_batch>&
 /// like text, is refused.
 ///
 /// Bound: one batch and, from the first compressed shard on, options.unpack.bytes. Throws decode_error for a line
-/// beyond options.max_line and for a shard that is a tar, zip or 7z archive or compressed by what is not unpacked here;
-/// archive_error for compressed data that is cut or damaged.
+/// beyond options.max_line and for a shard that is a tar, zip or 7z archive or compressed in a way that is not unpacked
+/// here; archive_error for compressed data that is cut or damaged.
 MILLRACE_COROUTINE inline auto lines(lines_options options = {}) {
   if (options.batch == 0) throw configuration_error("a batch of lines has at least one line");
   return [options, place = detail::unpack_place(options.unpack)](async_generator<chunk> in) {

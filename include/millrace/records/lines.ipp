@@ -80,7 +80,7 @@ MILLRACE_INLINE void line_splitter::feed(chunk&& c) {
     ordinal_ = 0;
     begins_ = true;
   }
-  if (begins_ && c.data.size() != 0) {  // of compressed data this is what is in it
+  if (begins_ && c.data.size() != 0) {  // of compressed data, its contents
     begins_ = false;
     const bool whole = c.data.size() >= tar::detect_bytes;
     if (whole && tar::detect(c.data.view()) == tar::format::tar) throw no_text(tar::format::tar, *from_);
@@ -217,7 +217,7 @@ MILLRACE_COROUTINE_BODY async_generator<line_batch> single_lines(async_generator
   }
 }
 
-/// As many lines as the largest batch before the shuffle had.
+/// Batches have as many lines as the largest one before the shuffle.
 MILLRACE_COROUTINE_BODY async_generator<line_batch> joined_lines(async_generator<line_batch> in,
                                                                  std::shared_ptr<std::size_t> largest) {
   line_batch all;

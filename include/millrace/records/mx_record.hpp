@@ -13,11 +13,11 @@
 namespace millrace::inline MILLRACE_ABI {
 
 /// A record of a RecordIO file as MXNet packs it (mx.recordio.pack(), im2rec): a header of 24 bytes (IRHeader), labels,
-/// and what was packed.
+/// and the packed data.
 class mx_record {
  public:
   mx_record() = default;
-  /// `at` is what errors name. Throws decode_error for a record that is shorter than its header says.
+  /// Errors name `at`. Throws decode_error for a record that is shorter than its header says.
   explicit mx_record(const bytes& record, const where& at = where());
 
   std::vector<float> labels;  ///< one where the header has it, or as many as its flag says
@@ -30,7 +30,7 @@ class mx_record {
 ///
 ///     mill::epochs(records, how) | mill::map(mill::mx_fields()) | mill::decode_images({.height = 224, .width = 224})
 ///
-/// - "data": what was packed, an image mostly.
+/// - "data": the packed data, an image mostly.
 /// - "label": the labels, as little-endian float32, one after the other.
 /// - "cls": the label as decimal text, only where there is exactly one and it is a whole number.
 ///

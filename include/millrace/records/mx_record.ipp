@@ -17,8 +17,8 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// The header, little-endian: 4 bytes flag, 4 label (a float), 8 id, 8 id2. Where the flag is not 0, so many labels
-/// follow the header, and the one in it means nothing.
+/// The header, little-endian: 4 bytes flag, 4 label (a float), 8 id, 8 id2. If the flag is not 0, so many labels follow
+/// the header, and the one in it means nothing.
 MILLRACE_INLINE mx_record::mx_record(const bytes& record, const where& at) {
   constexpr std::size_t head = 24;
   const std::string_view all = record.view();

@@ -37,7 +37,7 @@ class packed_sequence {
 /// Lays a sequence out in a row of a batch.
 void collate(const packed_sequence& sequence, sample_writer& out);
 
-/// What a packer holds between two documents: enough to continue where another one stopped.
+/// The state of a packer between two documents: enough to continue where another one stopped.
 class pack_state {
  public:
   std::vector<std::int32_t> tokens;
@@ -92,7 +92,7 @@ constexpr std::uint32_t pack_window(bool ends) noexcept { return ends ? 0x706163
 
 }  // namespace detail
 
-/// What pack() returns.
+/// Returned by pack().
 class pack_stage : public detail::library_stage {
  public:
   pack_stage(std::size_t length, pack_options options)

@@ -52,16 +52,16 @@ class tf_feature_list {
 class tf_example {
  public:
   tf_example() = default;
-  /// With `names`, only features and lists of these names are read; one that is not there is not an error here. `at`
-  /// is what errors name. Throws decode_error, which names the byte of the record, for what is no such message.
+  /// With `names`, only features and lists of these names are read; one that is not there is not an error here. Errors
+  /// name `at`. Throws decode_error, which names the byte of the record, if it is no such message.
   explicit tf_example(const bytes& record, where at = where(), const std::vector<std::string>& names = {});
 
-  /// Sorted by the bytes of their names, each name once. Of a tf.SequenceExample: those of its context.
+  /// Sorted by the bytes of their names, each name once. A tf.SequenceExample has those of its context.
   const std::vector<tf_feature>& features() const noexcept { return features_; }
-  /// Of a tf.SequenceExample, sorted in the same way; of a tf.Example there are none.
+  /// The feature lists of a tf.SequenceExample, sorted in the same way; a tf.Example has none.
   const std::vector<tf_feature_list>& lists() const noexcept { return lists_; }
 
-  /// Null where there is none of this name. Valid as long as the example.
+  /// Null if there is none of this name. Valid as long as the example.
   const tf_feature* find(std::string_view name) const noexcept;
   const tf_feature_list* find_list(std::string_view name) const noexcept;
   /// A decode_error, which names those that were read, where there is none of this name.
@@ -81,7 +81,7 @@ namespace detail {
 class tf_kinds {
  public:
   explicit tf_kinds(std::size_t names) : all_(names) {}
-  /// Throws decode_error where name `i`, which is `name`, is of another kind in another record. `kind::none` is of any.
+  /// Throws decode_error if name `i`, which is `name`, is of another kind in another record. `kind::none` is of any.
   void compare(std::size_t i, const std::string& name, tf_feature::kind is, const sample& s);
 
  private:
@@ -107,7 +107,7 @@ class tf_kinds {
 /// - integers: one field, the values as decimal text with a blank between them, as a field "cls" has a label.
 /// - floats: one field, the values as little-endian float32, one after the other.
 ///
-/// A feature without a list, and a list of no byte strings, is no field. Of a tf.SequenceExample the context's features
+/// A feature without a list, and a list of no byte strings, is no field. In a tf.SequenceExample the context's features
 /// come first; each feature list is then written as one feature that has the values of all steps, integers with a line
 /// feed between two steps.
 ///

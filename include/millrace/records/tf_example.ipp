@@ -29,8 +29,8 @@ namespace millrace::inline MILLRACE_ABI {
 ///     Feature          oneof  1: BytesList   2: FloatList   3: Int64List
 ///     these lists      1: repeated bytes, float or int64; numbers packed or not
 ///
-/// An entry of a map is a message with the key as field 1 and the value as field 2. What is there twice is merged,
-/// other fields are passed over.
+/// An entry of a map is a message with the key as field 1 and the value as field 2. Fields that are there twice are
+/// merged, other fields are passed over.
 class tf_example::reader {
  public:
   reader(const bytes& record, const where& at, const std::vector<std::string>& names)
@@ -85,7 +85,7 @@ class tf_example::reader {
     }
     bool is_message(std::uint32_t n) const noexcept { return number == n && type == 2; }
     bool more() const noexcept { return !rest_.empty(); }
-    /// Of 10 bytes at most, of which 64 bits count.
+    /// A number of 10 bytes at most, of which 64 bits count.
     std::uint64_t varint() {
       std::uint64_t made = 0;
       for (unsigned shift = 0; shift < 70; shift += 7) {

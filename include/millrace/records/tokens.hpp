@@ -42,7 +42,7 @@ class token_batch {
   friend std::size_t samples_in_batch(const token_batch& b) noexcept { return b.size(); }
 };
 
-/// The tokens of one document with its mark: what your function makes of a sample of epochs(), for pack().
+/// The tokens of one document with its mark: made by your function of a sample of epochs(), for pack().
 class token_document {
  public:
   token_document() = default;
@@ -126,7 +126,7 @@ class judge_documents_stage : public library_stage {
 
 }  // namespace detail
 
-/// What tokens() returns.
+/// Returned by tokens().
 template <class F>
 class tokens_stage : public detail::library_stage {
  public:

@@ -9,18 +9,18 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What keeps ranged reads from bringing more while their consumer waits.
+/// The limit of ranged reads while their consumer waits.
 enum class read_limit : unsigned char {
   none,      ///< nothing was seen to, or the consumer does not wait: then the consumer is the limit
   memory,    ///< the bound in bytes
-  requests,  ///< the bound of .requests: the store sends what it does on each connection, and more would bring more
-  link,      ///< more would bring nothing: the link, or what the store sends in all
+  requests,  ///< the bound of .requests: each connection has its full rate, and more connections would add to it
+  link,      ///< more would not raise the rate: the link, or the rate of the store in all
   shards,    ///< the bound of .shards: all objects that may be open are asked for
   disk,      ///< the disk of a cache, which is read instead of the store
 };
 
-/// What a runtime has measured of a store's host, and chosen for its readers: all fetch() and epochs(), indexes in the
-/// making and whole objects. Of runtime::hosts() and run_stats::hosts.
+/// Measurements of a store's host, and the numbers chosen for its readers: all fetch() and epochs(), indexes in the
+/// making and whole objects. Returned by runtime::hosts() and found in run_stats::hosts.
 class host_stats {
  public:
   std::string name;              ///< "https://store.example:9000"
@@ -28,8 +28,8 @@ class host_stats {
   std::size_t requests = 0;      ///< how many may be, all readers together
   std::size_t part = 0;          ///< bytes of one of them, at most
   std::size_t readers = 0;       ///< that there are now
-  bool measured = false;         ///< if not, the figures above are what every host begins with, and those below are 0
-  double first_byte = 0;         ///< seconds from a request to the first byte, where nothing else limits a read
+  bool measured = false;         ///< if not, the figures above are initial ones, and those below are 0
+  double first_byte = 0;         ///< seconds from a request to the first byte, if nothing else limits a read
   double connection_rate = 0;    ///< bytes per second of one connection after that, likewise
   double rate = 0;               ///< bytes per second of all of them, when it was measured last
   read_limit limit = read_limit::none;  ///< when it was measured last

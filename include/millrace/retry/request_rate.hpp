@@ -17,11 +17,11 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// How many requests of a client may begin in a second, where a store refuses some of them: additive increase,
+/// How many requests of a client may begin in a second, if a store refuses some of them: additive increase,
 /// multiplicative decrease (Chiu and Jain 1989).
 ///
 /// There is no limit until two requests are refused with less than `quiet` successes between them: one refusal alone is
-/// forgiven. Then it is half of what began in the last second; a client that is refused as it starts begins at
+/// forgiven. Then it is half of the requests begun in the last second; a client that is refused as it starts begins at
 /// `first_limit`, as all of its fleet do, and comes up by `start_step` with each success until the next refusal. Each
 /// further refusal takes `cut` of the limit, and each success adds `step`, or `stride` after `quiet` of them in a row:
 /// who asks for more is refused more often, which makes all rates alike. A limit of which less than half is used does
@@ -30,16 +30,16 @@ namespace millrace::inline MILLRACE_ABI::detail {
 class request_rate {
  public:
   bool limited() const noexcept { return limit_ < std::numeric_limits<double>::infinity(); }
-  /// Requests in a second; infinity where there is no limit.
+  /// Requests in a second; infinity if there is no limit.
   double limit() const noexcept { return limit_; }
   /// The time at which the next one may begin.
   time_point next() const noexcept { return next_; }
-  /// One begins.
+  /// A request begins.
   void begun(time_point now) noexcept;
-  /// One has been answered, at `now`.
+  /// A request has been answered, at `now`.
   void succeeded(time_point now) noexcept;
-  /// One that began at `begun` is refused. `jitter` is uniform in [0, 1]: clients that are refused together do not go
-  /// on together.
+  /// A request that began at `begun` is refused. `jitter` is uniform in [0, 1]: clients that are refused together do
+  /// not go on together.
   void refused(time_point begun, time_point now, double jitter) noexcept;
 
  private:
@@ -83,7 +83,7 @@ class request_gate {
   class turn {
    public:
     time_point asked{};  ///< when the request came to the gate
-    time_point begun{};  ///< when it may begin: the same, where nothing holds it back
+    time_point begun{};  ///< when it may begin: the same, if nothing holds it back
   };
   /// Waits until the next request may begin. The gate must outlive the task.
   MILLRACE_COROUTINE task<turn> enter();
@@ -114,7 +114,7 @@ class request_gates final : public executor_service {
     return ex.service<request_gates>();
   }
 
-  /// That of this name; idle ones may be forgotten when there are many.
+  /// The gate of this name; idle ones may be forgotten when there are many.
   std::shared_ptr<request_gate> gate(const std::string& name);
 
   std::size_t size() const noexcept { return gates_.size(); }

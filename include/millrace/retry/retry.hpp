@@ -17,7 +17,7 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// What to do about a failed request.
+/// The treatment of a failed request.
 enum class retry_class {
   permanent,   ///< the same request will fail again
   transient,   ///< try again after a short pause
@@ -83,8 +83,8 @@ void count_retry(executor& ex, bool throttled, const std::exception_ptr& why) no
 /// While the store asks for fewer requests, pauses are of throttling_base each, since a request_gate makes them fewer,
 /// and retry_options::patience is the one bound: attempts and quota are for failures.
 ///
-/// What can be corrected (the region, the clock, the credentials) is tried again at once, each of the three once per
-/// request, outside quota and count. Uses neither a clock nor random numbers; nothing waits here.
+/// A failure that can be corrected (the region, the clock, the credentials) is tried again at once, each of the three
+/// once per request, outside quota and count. Uses neither a clock nor random numbers; nothing waits here.
 class retry_policy {
  public:
   /// `quota` must outlive the policy.
@@ -100,7 +100,7 @@ class retry_policy {
     refused_since_.reset();
   }
 
-  /// To be called once when the request has succeeded: returns what the last retry took, or one token when there was
+  /// To be called once when the request has succeeded: returns the cost of the last retry, or one token when there was
   /// none, to the quota.
   void after_success() noexcept {
     quota_->give(last_cost_ == 0 ? 1 : last_cost_);
@@ -113,7 +113,7 @@ class retry_policy {
   bool out_of_patience() const noexcept { return out_of_patience_; }
 
  private:
-  /// The pause where the store asks for fewer requests; nothing: the patience is at its end.
+  /// The pause if the store asks for fewer requests; nothing: the patience is at its end.
   std::optional<duration> wait_for_store(const failed_attempt& failed, double jitter) noexcept;
   /// The pause before retry number `retries`, with jitter.
   duration pause(duration base, int retries, const failed_attempt& failed, double jitter) const noexcept;

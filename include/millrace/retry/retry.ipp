@@ -45,7 +45,7 @@ MILLRACE_INLINE retry_class classify(int status, std::string_view code) noexcept
       // ... and transient.
       {"RequestTimeout", retry_class::transient},
       {"RequestTimeoutException", retry_class::transient},
-      // S3 and its C client (aws-c-s3) add these; the last is what STS says while an identity provider is away.
+      // S3 and its C client (aws-c-s3) add these; the last is the answer of STS while an identity provider is away.
       {"InternalError", retry_class::transient},
       {"InternalErrors", retry_class::transient},
       {"ServiceUnavailable", retry_class::transient},

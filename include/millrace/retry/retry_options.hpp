@@ -12,7 +12,7 @@ namespace millrace::inline MILLRACE_ABI {
 struct retry_options {
   int max_attempts = 3;                                ///< the first try counts
   duration base = duration(50'000'000);                ///< first pause, doubled with every further one
-  duration throttling_base = duration(1'000'000'000);  ///< the same, when the store asks for fewer requests
+  duration throttling_base = duration(1'000'000'000);  ///< likewise, when the store asks for fewer requests
   duration max_pause = duration(20'000'000'000);
   duration max_over_hint = duration(5'000'000'000);  ///< how much longer than ours a pause named by the store may be
   /// Tokens of the quota. A retry takes 14, and 5 if the store asks for fewer requests and `patience` is 0. The SDKs

@@ -30,8 +30,8 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 class session;
 class url;
 
-/// A client of one S3 store: configuration and credentials. Copies are cheap and share what was learnt; any copy may be
-/// used on any number of loops. It holds no connection: those belong to the loops.
+/// A client of one S3 store: configuration and credentials. Copies are cheap and share the state learnt from the store;
+/// any copy may be used on any number of loops. It holds no connection: those belong to the loops.
 ///
 /// Everything returns a lazy task or stream that runs on the executor that awaits it and keeps the client's state
 /// alive. Failures are s3::error (the store refused) or http::error (the transport failed), after the configured
@@ -44,8 +44,8 @@ class client {
          http::transport_options transport = http::transport_options());
 
   /// Configured as the AWS SDKs are: region, endpoint and the rest by config::from_environment, the proxy by the usual
-  /// variables (http::proxy_choice), credentials by default_credentials. The configuration files are read now; what
-  /// gives credentials, and the instance where nothing else names a region, is asked with the first request.
+  /// variables (http::proxy_choice), credentials by default_credentials. The configuration files are read now; the
+  /// sources of credentials, and the instance if nothing else names a region, are asked with the first request.
   ///
   /// Requests are anonymous only when that is asked for, `{.anonymous = true}`; without credentials anywhere the first
   /// request throws configuration_error, which says where they were looked for.
@@ -61,7 +61,7 @@ class client {
   /// A whole object, of at most `max_bytes`, in one piece of memory; large ones in parallel parts. See read_object.
   MILLRACE_COROUTINE task<bytes> read(std::string_view object, std::size_t max_bytes = SIZE_MAX,
                                       std::atomic<std::uint64_t>* progress = nullptr) const;
-  /// The same, straight into `memory`, which the object must fit into; gives its size. See read_object_into.
+  /// Reads straight into `memory`, which the object must fit into; gives its size. See read_object_into.
   MILLRACE_COROUTINE task<std::size_t> read(std::string_view object, std::span<std::byte> memory,
                                             std::atomic<std::uint64_t>* progress = nullptr) const;
   /// Size and ETag of an object.
@@ -74,7 +74,7 @@ class client {
                                            std::string_view content_type = {}) const;
   // Templates, so that only programs that use them pay for their compilation.
   MILLRACE_COROUTINE task<std::string> put(std::string_view object, bytes body, const put_options& options) const;
-  /// Sink: stores a stream as one object, in parts where it is large, and holds a few parts in memory:
+  /// Sink: stores a stream as one object, in parts if it is large, and holds a few parts in memory:
   /// `co_await s3.put("s3://models/step-1000", written_by(model), {.part = 16 << 20})`. See put_options and put_stream.
   MILLRACE_COROUTINE task<object_info> put(std::string_view object, stream<bytes> content,
                                            const put_options& options = {}) const;
@@ -89,7 +89,7 @@ class client {
   const config& configuration() const noexcept;
 
  private:
-  /// The URL of an object: what is asked of a bucket instead means something else.
+  /// The URL of an object: a request to a bucket has another meaning.
   static url object_of(std::string_view text);
   static void trust_authorities_of(const config& c, http::transport_options& transport);
 

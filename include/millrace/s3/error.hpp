@@ -15,8 +15,8 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 /// S3 refused a request, or answered something that cannot be an answer to it.
 ///
 /// what() reads "s3://bucket/key at byte 0: 403 AccessDenied: Access Denied (request id 9C7D5181867045BB)": the
-/// server's own words, and nothing of the request but the object's name. Of an answer that is not S3's it has the
-/// server that was asked and the first line.
+/// server's own words, and nothing of the request but the object's name. If the answer is not S3's, it has the server's
+/// address and the first line.
 class error : public millrace::error {
  public:
   /// `status` is the HTTP status, 0 when there was no answer; `code` and `message` are S3's own and may be empty.
@@ -26,9 +26,9 @@ class error : public millrace::error {
   /// HTTP status; 200 for an error document in an answer that began as a success.
   int status() const noexcept { return status_; }
   /// S3's error code, `NoSuchKey`; empty when the answer had none (a proxy's page). The answer to a HEAD has no body:
-  /// its code is by the status, where it has a field of S3's (`x-amz-request-id`).
+  /// its code is by the status, if it has a field of S3's (`x-amz-request-id`).
   const std::string& code() const noexcept { return code_; }
-  /// What the store's operator needs to find the request in the logs; may be empty.
+  /// The store's name for the request in its logs; may be empty.
   const std::string& request_id() const noexcept { return request_id_; }
   /// The pause that the store asked for before the next attempt, if it did.
   std::optional<duration> retry_after() const noexcept { return retry_after_; }

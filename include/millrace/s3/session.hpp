@@ -21,8 +21,8 @@
 
 namespace millrace::inline MILLRACE_ABI::s3 {
 
-/// State that the copies of a client share: configuration, credentials, the quota of retries, and what was learnt from
-/// the store (regions of buckets, the offset of its clock). Thread-safe.
+/// State that the copies of a client share: configuration, credentials, the quota of retries, and facts learnt from the
+/// store (regions of buckets, the offset of its clock). Thread-safe.
 class session {
  public:
   session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport);
@@ -55,8 +55,8 @@ class session {
   crc_kind expected_crc() const noexcept { return expected_crc_.load(std::memory_order_relaxed); }
   void expect_crc(crc_kind k) const noexcept { expected_crc_.store(k, std::memory_order_relaxed); }
 
-  /// Whether the store compares If-Match of a part of an upload (`?partNumber=`) with an ETag of the part (moto does),
-  /// and not with that of the object: then parts are asked for without.
+  /// True if the store compares If-Match of a part of an upload (`?partNumber=`) with an ETag of the part (moto does),
+  /// and not with that of the object: then requests for parts have none.
   bool parts_have_etags() const noexcept { return parts_have_etags_.load(std::memory_order_relaxed); }
   void expect_etags_of_parts() const noexcept { parts_have_etags_.store(true, std::memory_order_relaxed); }
 

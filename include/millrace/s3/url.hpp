@@ -52,7 +52,7 @@ class url {
  private:
   static where named(std::string_view text);
 
-  /// Where to look for the slash that ends the bucket: after `accesspoint/` of an ARN.
+  /// The offset from which to look for the slash that ends the bucket: after `accesspoint/` of an ARN.
   static std::size_t bucket_start(std::string_view rest);
 
   std::string bucket_;

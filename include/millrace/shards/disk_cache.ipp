@@ -277,7 +277,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::find_or_read(bool small, s
       p.encoding = std::move(got.version.encoding);
       co_return std::move(p);
     }
-    // What is damaged, or missing, under the claim is so, and not being written.
+    // Wrong blocks under the claim are damaged or missing, and not being written.
     if (own) {
       slots->not_there(version.name, got.wrong);
       state_->count(ex, &detail::disk_cache_counts::damaged, got.damaged);
@@ -385,7 +385,7 @@ task<storage::part> basic_disk_cache_storage<Unused>::read_again(shard object, s
   co_return std::move(p);
 }
 
-/// The inner check, whose result it notes in the cache; or without one a comparison with what was noted.
+/// The inner check, whose result it notes in the cache; or without one a comparison with the result noted before.
 template <class Unused>
 class basic_disk_cache_storage<Unused>::comparison final : public object_check {
  public:

@@ -32,8 +32,8 @@ struct fetch_options {
 
 namespace detail {
 
-/// Several fetch_chunks() of one loop that begin together and are consumed in turn. What one of them sees of the store
-/// the others know, too, and where reads are quick all together read ahead at first as one alone would.
+/// Several fetch_chunks() of one loop that begin together and are consumed in turn. They share their measurements of
+/// the store, and if reads are quick, all together read ahead at first as one alone would.
 class fetch_group {
  public:
   explicit fetch_group(std::size_t n) noexcept : readers(n) {}
@@ -43,9 +43,10 @@ class fetch_group {
     seen_ = true;
     if (first_byte > duration(0)) least_ = std::min(least_, first_byte);
   }
-  /// Whether any read has come.
+  /// True if any read has come.
   bool has_seen() const noexcept { return seen_; }
-  /// Whether a read is seen to take little time. The first ones wait for each other in this loop: the quickest tells.
+  /// True if reads have been seen to take little time. The first ones wait for each other in this loop: the quickest
+  /// tells.
   bool is_quick() const noexcept { return least_ < std::chrono::milliseconds(10); }
 
   const std::size_t readers;
@@ -90,7 +91,7 @@ class fetch_stage : public library_stage {
 /// first object of all begins with parts of 256 KiB that double: the first chunks come soon. Memory: slabs of
 /// options.part bytes and of halves, quarters, eighths of it, recycled, and kept by the runtime for the next run. The
 /// parts are spread over the loops of the runtime (`runtime_options::loops`). `store` is a std::shared_ptr<const
-/// storage>, or what as_storage() makes one of (an s3::client). Errors: whatever the store throws, at the place in the
+/// storage>, or an argument of as_storage() (an s3::client). Errors: whatever the store throws, at the place in the
 /// order where the part belongs; changed_error when an object changes under the reader; at the last chunk of an object,
 /// in its place, what storage::check() finds wrong with the bytes of all. That last part has not been delivered by
 /// then: it is read once more first, over another connection. Parts that were delivered before are not read again; a

@@ -53,7 +53,7 @@ MILLRACE_COROUTINE async_generator<sample> group_members(async_generator<member>
 /// One line in the log, once in a process, names a sample in which images come together because their keys have dots
 /// (`clip_1.100.png`, `clip_1.101.png`); one for each of the first five shards that have files and give no sample.
 ///
-/// Where it is not as WebDataset (compared over random archives with webdataset 1.0.2): letters beyond ASCII have no
+/// Differences from WebDataset (compared over random archives with webdataset 1.0.2): letters beyond ASCII have no
 /// lower case, as a table of Unicode, which is not the same in all Pythons, would decide whether two members are one
 /// field; "__bad__", by which a member makes its sample vanish there, and "__local_path__" are no extensions; and the
 /// slash that a regular file's pax path ends in, which Python takes off, leaves it without an extension.

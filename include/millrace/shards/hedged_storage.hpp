@@ -109,8 +109,8 @@ MILLRACE_COROUTINE std::shared_ptr<const storage> hedged_storage_of(std::shared_
 
 }  // namespace detail
 
-/// A store whose slow parts are asked for a second time: `fetch(hedged(s3))`. `store` is a storage or what as_storage()
-/// takes. configuration_error for a factor below 1, and a share of extra requests that is not from 0 to 1.
+/// A store whose slow parts are asked for a second time: `fetch(hedged(s3))`. `store` is a storage or an argument of
+/// as_storage(). configuration_error for a factor below 1, and a share of extra requests that is not from 0 to 1.
 template <class Store>
 std::shared_ptr<const storage> hedged(const Store& store, const hedge_options& options = {}) {
   return detail::hedged_storage_of(detail::storage_of(store), options);

@@ -48,7 +48,7 @@ class http_download {
   const std::size_t length;
   const slab_pool slabs;
   http::partial_body partial;
-  std::string seen;  ///< the ETag that came with what is in `partial`
+  std::string seen;  ///< the ETag that came with the bytes in `partial`
   std::optional<std::uint64_t> total;  ///< and the size of the object
   std::optional<duration> hint;
   std::optional<time_point> held_since;  ///< when the first attempt was made that the server refused as one too many

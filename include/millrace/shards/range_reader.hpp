@@ -49,7 +49,7 @@ class range_reader {
     return std::bit_ceil(std::max<std::size_t>(length, 64 * KiB));
   }
 
-  /// Where read() without a pool puts a range that takes slab_for() of so many bytes.
+  /// The pool of read() without a pool, for a range that takes slab_for() of so many bytes.
   slab_pool pool_of(runtime_parts& runtime, std::size_t slab_bytes);
 
   /// The error about a range of which too little came.
@@ -84,7 +84,7 @@ class range_reader {
   std::vector<slab_pool> pools_;  // one of each size that was needed; short slabs are cut from those of 8 MiB
 };
 
-/// Where the pieces of an object that fetch() reads come from, for a stage that finds one damaged.
+/// The source of the pieces of an object that fetch() reads, for a stage that finds one damaged.
 class chunk_source {
  public:
   chunk_source(range_reader reader, std::shared_ptr<const shard> object)

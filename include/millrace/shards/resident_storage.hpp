@@ -40,7 +40,7 @@ class basic_resident_storage final : public forwarding_storage {
   task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
     return find_or_read(true, std::move(object), std::move(etag), 0, length, std::move(slabs));
   }
-  /// What is kept of these bytes is replaced.
+  /// The part of these bytes that is kept is replaced.
   task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         slab_pool slabs) const override;
   /// What is kept of the object that is replaced is dropped, also by remove().
@@ -101,18 +101,18 @@ MILLRACE_COROUTINE std::shared_ptr<const resident_storage> resident_storage_of(s
 
 }  // namespace detail
 
-/// Caches what is read from `store` in host memory: only the first epoch is read from the store. `store` is a storage
-/// or what as_storage() takes.
+/// Caches the data of `store` in host memory: only the first epoch is read from the store. `store` is a storage or an
+/// argument of as_storage().
 ///
 ///     const auto store = mill::resident(s3, {.bytes = 200 * mill::GiB});   // the program's, for all its runs
 ///     auto training = mill::epochs(indexes, store, {.seed = 7, .epochs = 90, .batch = 256})
 ///
 /// It keeps the bytes of the objects as the store sent them: order, states, augmentation and checks are those of later
-/// stages, the same as without it. (cuda::resident_images keeps images that are decoded.) A rank keeps what it reads
-/// itself: where each reads another share in every epoch, it takes more epochs until nothing is read.
+/// stages, the same as without it. (cuda::resident_images keeps decoded images.) A rank keeps the bytes that it reads
+/// itself: if each reads another share in every epoch, it takes more epochs until nothing is read.
 ///
-/// Memory: `bytes` at most, which run_options::budget counts. What does not fit is read from the store in every epoch,
-/// which one line in the runtime's log reports. Nothing is evicted, except an object of which another version is
+/// Memory: `bytes` at most, which run_options::budget counts. Data that does not fit is read from the store in every
+/// epoch, which one line in the runtime's log reports. Nothing is evicted, except an object of which another version is
 /// requested: the data of the first epoch is kept. Concurrency: any threads and loops; two that miss the same bytes at
 /// the same time both read them. Parts of an answer without ranges are not kept. Errors: those of the store;
 /// configuration_error where .bytes is 0.

@@ -61,7 +61,7 @@ extern template class basic_s3_storage<>;
 #endif
 
 namespace s3 {
-/// What fetch(client) reads from.
+/// The storage that fetch(client) reads from.
 MILLRACE_COROUTINE std::shared_ptr<const storage> as_storage(const client& c);
 }  // namespace s3
 

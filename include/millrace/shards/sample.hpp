@@ -111,7 +111,7 @@ class sample {
 
   /// The field's bytes, null when the sample has none of that extension.
   const bytes* find(std::string_view extension) const noexcept;
-  /// The field's bytes; a decode_error that names the shard, the sample and what it does have when there is none.
+  /// The field's bytes; if there is none, a decode_error that names the shard, the sample and its fields.
   const bytes& operator[](std::string_view extension) const;
 
   /// The sample's random numbers for one purpose (a number that the caller chooses): `s.random(1).below(8)`. They
@@ -122,7 +122,7 @@ class sample {
   friend std::size_t byte_size(const sample& s) noexcept;
   friend epoch_mark mark_of(const sample& s) noexcept { return s.mark; }
   friend const bytes* slice_of(const sample& s) noexcept { return s.fields.empty() ? nullptr : &s.fields.front().data; }
-  /// The same sample, keeping little more memory than its size: for stages that hold samples for long.
+  /// A copy of the sample that keeps little more memory than its size: for stages that hold samples for long.
   friend sample compact_slices(sample s) {
     for (field& f : s.fields) f.data = f.data.compact();
     return s;

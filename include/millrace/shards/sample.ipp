@@ -23,7 +23,7 @@ MILLRACE_INLINE sample_name sample_name::parse(std::string_view name) noexcept {
   const std::size_t earlier = name.rfind('.', dot - 1);
   if (earlier != std::string_view::npos) {
     begin = name.find('/', earlier) + 1;
-    // And its .* cannot pass a line feed.
+    // Its .* cannot pass a line feed.
     if (begin == dot || name.substr(0, begin).find('\n') != std::string_view::npos) {
       return sample_name(disposition::skip_no_key);
     }

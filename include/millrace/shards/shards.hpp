@@ -30,7 +30,7 @@ MILLRACE_COROUTINE async_generator<shard> shards_of_names(std::vector<std::strin
 /// Source: shards by name, `shards("s3://bucket/train-{0000..1023}.tar")`, https:// URLs and paths alike, in the order
 /// of the expansion. Sizes are learnt when they are read.
 MILLRACE_COROUTINE stream<shard> shards(std::string_view names);
-/// The same for several names or brace lists.
+/// Takes several names or brace lists.
 MILLRACE_COROUTINE stream<shard> shards(const std::vector<std::string>& names);
 
 /// How the shards of an epoch are permuted.

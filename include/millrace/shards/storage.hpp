@@ -32,7 +32,7 @@ namespace detail {
 class chunk_source;
 }
 
-/// A piece of an object, in order: what `fetch` yields. The pieces of one object follow each other without gaps, then
+/// A piece of an object, in order: yielded by `fetch`. The pieces of one object follow each other without gaps, then
 /// those of the next object come; the last one of each object is marked (an empty object has one empty piece).
 class chunk {
  public:
@@ -90,7 +90,7 @@ class storage {
   class part {
    public:
     part() = default;
-    bytes data;                          ///< at most what was asked for; shorter only where the object ends
+    bytes data;                          ///< at most as many as requested; fewer only at the object's end
     std::optional<std::uint64_t> total;  ///< size of the whole object, if the store reports it
     std::string etag;                    ///< of the object that was read; empty when the store has none
     std::string encoding;                ///< its Content-Encoding; empty when the store has none
@@ -104,7 +104,7 @@ class storage {
 
   virtual ~storage() = default;
 
-  /// Whether URLs like this one are read here.
+  /// True if URLs like this one are read here.
   virtual bool serves(std::string_view url) const noexcept = 0;
 
   /// Bytes [offset, offset + length) of `object`, into one slab of `slabs`; `length` is at most a slab. When `etag` is
@@ -129,13 +129,13 @@ class storage {
   }
 
   /// The name of the host that it reads this URL from. Within a runtime, readers of the same host share its requests
-  /// and what is learnt of it. Empty: each reader learns for itself. Called for each object.
+  /// and its measurements. Empty: each reader learns for itself. Called for each object.
   virtual std::string host(std::string_view /*url*/) const { return std::string(); }
-  /// Whether what it reads of this URL comes over a network, which may damage it: then an index is made of what has
-  /// been verified (see index_shard()).
+  /// True if its bytes of this URL come over a network, which may damage them: then an index is made of verified bytes
+  /// (see index_shard()).
   virtual bool over_network(std::string_view /*url*/) const noexcept { return true; }
 
-  /// Whether bytes [offset, offset + length) are on a local disk, as far as is known. Readers then ask for parts of the
+  /// True if bytes [offset, offset + length) are on a local disk, as far as is known. Readers then ask for parts of the
   /// full length, a few at a time, and do not count them as requests of the host. A hint, asked for before a read, on
   /// the loop's thread: it must not wait.
   virtual bool is_local(const shard& /*object*/, std::uint64_t /*offset*/, std::size_t /*length*/) const {
@@ -177,7 +177,7 @@ class storage {
   /// Deletes an object; one that is not there is fine. By default as put().
   MILLRACE_INLINE virtual task<void> remove(std::string url) const;
 
-  /// Whether read() may give a sequential rest, which lives on the loop that read the first part.
+  /// True if read() may give a sequential rest, which lives on the loop that read the first part.
   virtual bool may_be_sequential() const noexcept { return false; }
 };
 

@@ -27,7 +27,7 @@ class storage_set final : public forwarding_storage {
   const std::vector<std::shared_ptr<const storage>> stores_;
 };
 
-/// One store made of several: `fetch(stores(s3, files()))`. Each argument is a storage or what as_storage() takes.
+/// One store made of several: `fetch(stores(s3, files()))`. Each argument is a storage or an argument of as_storage().
 template <class... Stores>
 std::shared_ptr<const storage> stores(const Stores&... each) {
   std::vector<std::shared_ptr<const storage>> all;

@@ -19,9 +19,9 @@ namespace millrace::inline MILLRACE_ABI {
 struct unpack_options {
   pool_ref on = nullptr;    ///< must outlive the pipeline; none: the runtime's pool, or the thread of a bare loop
   std::size_t objects = 0;  ///< unpacked at once; 0: as many as the pool has threads
-  /// Of pieces that wait, declared as the stage's bound: compressed ones take at most half of it, unpacked ones the
-  /// rest. 0: nothing is declared, since shards may be plain; from the first compressed one on 256 MiB, or half of what
-  /// the run's memory budget leaves then, if that is less.
+  /// Bytes of pieces that wait, declared as the stage's bound: compressed ones take at most half of it, unpacked ones
+  /// the rest. 0: nothing is declared, since shards may be plain; from the first compressed one on 256 MiB, or half of
+  /// the rest of the run's memory budget, if that is less.
   std::size_t bytes = 0;
 };
 
@@ -29,7 +29,7 @@ struct unpack_options {
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// A piece of what an object holds: of a compressed one, unpacked, with offsets that count unpacked bytes.
+/// A piece of an object's contents: of a compressed one, unpacked, with offsets that count unpacked bytes.
 class unpacked_chunk : public chunk {
  public:
   unpacked_chunk() = default;
@@ -56,7 +56,7 @@ class unpack_place {
   std::size_t bytes;  // 0: as many as the budget has left
 };
 
-/// The format that an object's first bytes show; what it throws is delivered in place of the object. Compressed objects
+/// The format that an object's first bytes show; its exception is delivered in place of the object. Compressed objects
 /// are unpacked, others pass through.
 using format_of_head = tar::format (*)(std::string_view head, const shard& of);
 

@@ -28,12 +28,13 @@ MILLRACE_COROUTINE async_generator<member> untar_members(async_generator<chunk> 
 /// Members keep the order of the objects. A Content-Encoding of the store is unpacked like compression of the object's
 /// own, one layer in all; `br`, `compress` and others that are not known here are refused by that name.
 ///
-/// Bound: of plain tars, what is walked; from the first compressed object on `unpack.bytes` of pieces that wait
-/// (declared only where it is stated: see there), and for each object that is unpacked 4 MiB and a piece of its input.
+/// Bound: of plain tars, the piece that is walked; from the first compressed object on `unpack.bytes` of pieces that
+/// wait (declared only if it is stated: see there), and for each object that is unpacked 4 MiB and a piece of its
+/// input.
 ///
 /// A broken header of a plain tar may be a bit that was damaged on the way: the piece is read once more from there,
 /// over another connection, and the walk continues; if it is broken again, the error says whether the bytes were the
-/// same. The same applies to the first piece of an object that is no archive. Compressed archives, zip and cpio are not
+/// same. The first piece of an object that is no archive is read again, too. Compressed archives, zip and cpio are not
 /// read again: their checksums come after data that has been delivered (an object of one part is compared with the
 /// store's checksum before it is delivered).
 ///

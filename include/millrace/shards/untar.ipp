@@ -20,7 +20,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// Reads what is unpacked as a tar, and finds out what else it is.
+/// Reads an unpacked object as a tar, and any other one by its kind.
 class object_reader {
  public:
   object_reader(const unpacked_chunk& first, const tar::archive_options& options, std::optional<std::uint64_t> begin) {

@@ -35,7 +35,7 @@ class archive_warnings {
 
   /// An empty `warning` is ignored.
   void add(const shard& from, std::string_view warning);
-  /// Where a process reads the shard for every epoch: said once.
+  /// For a process that reads the shard for every epoch: said once.
   void add_once(const shard& from, std::string_view warning);
 
  private:
@@ -65,7 +65,7 @@ class unread_headers {
  public:
   /// The chunk at `offset` has been read; the reader would go on at `begin`, where that is known.
   void keep(std::optional<std::uint64_t> begin, std::uint64_t offset, std::string_view chunk);
-  /// From `begin` to the end of that chunk, the one after what is kept; empty if not all of it is there.
+  /// The bytes from `begin` to the end of that chunk, the one after the bytes kept; empty if not all of them are there.
   bytes from(std::uint64_t begin, std::uint64_t offset, const bytes& chunk) const;
 
  private:

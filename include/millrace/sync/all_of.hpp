@@ -74,13 +74,13 @@ class all_of_function {
 
 /// Awaits several tasks at once, until all have ended.
 ///
-/// Each argument is a task, moved in, or what else can be awaited (see any_of()). The result is a std::tuple of the
-/// values in the order of the arguments, std::monostate where there is none. A std::vector of tasks gives a std::vector
-/// of the values, and nothing where they have none.
+/// Each argument is a task, moved in, or another awaitable object (see any_of()). The result is a std::tuple of the
+/// values in the order of the arguments, std::monostate if there is none. A std::vector of tasks gives a std::vector
+/// of the values, and nothing if they have none.
 ///
 /// Concurrency: all are started through the run queue, in their order, on the executor and in the stage of the awaiting
 /// coroutine. Without tasks (an empty vector) it is done at once. Cancellation: dropping the await drops all, the last
-/// one first. Lifetime: tasks are owned by the await. What is passed as an lvalue must outlive it. Errors: the first
+/// one first. Lifetime: tasks are owned by the await. Arguments passed as lvalues must outlive it. Errors: the first
 /// exception drops the others, before it is delivered. If several were thrown by the time the awaiting coroutine runs,
 /// it gets that of the first in the order of the arguments; the others are counted in `further` if that is given.
 /// usage_error for an empty task; nothing has run then. Example:

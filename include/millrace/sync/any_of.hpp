@@ -59,8 +59,8 @@ class any_of_function {
 
 /// Awaits several tasks at once; the first that ends counts, the others are dropped.
 ///
-/// Each argument is a task, moved in, or what else can be awaited: sleep_for(d), e.wait(), g.next(), the end of a
-/// spawned task. The result is a std::variant with a place for each argument (std::monostate where there is no value),
+/// Each argument is a task, moved in, or another awaitable object: sleep_for(d), e.wait(), g.next(), the end of a
+/// spawned task. The result is a std::variant with a place for each argument (std::monostate if there is no value),
 /// whose index() tells which one it was. A std::vector of tasks gives an object with `index` and `value`.
 ///
 /// Concurrency: all are started through the run queue, in their order, on the executor and in the stage of the awaiting
@@ -69,9 +69,9 @@ class any_of_function {
 /// wins over later arguments, and a result wins over a later sleep that is over as well.
 ///
 /// Cancellation: the others are dropped, the last one first, when the awaiting coroutine resumes and before the result
-/// is delivered: never while one of them runs. Those that have ended by then lose their results and exceptions: what
-/// must not be lost, like an item of g.next(), belongs in the first place. Dropping the await drops all. Lifetime:
-/// tasks are owned by the await. What is passed as an lvalue must outlive it. Errors: the exception of the one that
+/// is delivered: never while one of them runs. Tasks that have ended by then lose their results and exceptions: an item
+/// that must not be lost, like that of g.next(), belongs in the first place. Dropping the await drops all. Lifetime:
+/// tasks are owned by the await. Arguments passed as lvalues must outlive it. Errors: the exception of the one that
 /// counts. usage_error for an empty task and for an empty vector, of which none could ever end; nothing has run then.
 /// Example:
 ///

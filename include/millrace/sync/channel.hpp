@@ -19,15 +19,15 @@ namespace millrace::inline MILLRACE_ABI {
 ///
 /// `const bool sent = co_await c.send(std::move(item));` waits while `capacity` items are queued; false, and the item
 /// is dropped, when the channel is closed. `std::optional<T> item = co_await c.receive();` waits while there are none.
-/// close() ends it: what is queued is still received, then receive() gives nullopt; close(error) makes it throw
-/// instead, each time.
+/// close() ends it: queued items are still received, then receive() gives nullopt; close(error) makes it throw instead,
+/// each time.
 ///
 /// Concurrency: coroutines that wait are served in the order in which they came, without exception. An item that is
 /// queued wakes one receiver and is reserved for it; an item that is taken wakes one sender and its room is reserved
 /// for that. Waiters resume through the run queue; close() wakes all. Cancellation: dropping a send() or receive()
-/// loses no queued item: items are moved only by a coroutine that runs. What was reserved for a waiter that is dropped
-/// before it runs goes to the next one. Lifetime: the channel must outlive its waiters. Errors: usage_error for a
-/// capacity of 0.
+/// loses no queued item: items are moved only by a coroutine that runs. An item or room reserved for a waiter that is
+/// dropped before it runs goes to the next one. Lifetime: the channel must outlive its waiters. Errors: usage_error for
+/// a capacity of 0.
 template <class T>
 class channel {
  public:
@@ -44,13 +44,13 @@ class channel {
   /// True when the item was queued, false when the channel is closed.
   sendable send(T item) { return sendable(*this, std::move(item)); }
 
-  /// The next item, nullopt when the channel is closed and empty; throws what it was closed with.
+  /// The next item, nullopt when the channel is closed and empty; throws the exception given to close().
   detail::awaitable_of<receiving, channel> receive() noexcept {
     return detail::awaitable_of<receiving, channel>(*this);
   }
 
-  /// An item that is available without waiting; nullopt otherwise. Throws what the channel was closed with once there
-  /// is nothing left.
+  /// An item that is available without waiting; nullopt otherwise. Throws the exception given to close() once there is
+  /// nothing left.
   std::optional<T> try_receive() {
     if (has_item() && kept_items_ > 0) return std::nullopt;
     return item_or_end();
@@ -131,7 +131,7 @@ class channel<T>::receiving : public waiter, private detail::waiting_awaiter {
   }
   std::optional<T> await_resume() {
     if (!served_) return channel_.item_or_end();
-    std::optional<T> item(std::move(channel_.items_.front()));  // where that throws, the item is the next one's
+    std::optional<T> item(std::move(channel_.items_.front()));  // if it throws, the item is the next one's
     served_ = false;
     --channel_.kept_items_;
     channel_.remove_front();
@@ -168,7 +168,7 @@ class channel<T>::sending : public waiter, private detail::waiting_awaiter {
   }
   bool await_resume() {
     if (channel_.closed_) return false;
-    channel_.add(std::move(item_));  // where that throws, the place is the next one's
+    channel_.add(std::move(item_));  // if it throws, the place is the next one's
     if (served_) --channel_.kept_places_;
     served_ = false;
     return true;

@@ -36,8 +36,8 @@ class further_errors {
 ///
 /// with_scope() returns when the body and every spawned task have ended. The body is one of them: it starts through the
 /// run queue, and the first exception of any stops the others (their frames are destroyed at once) and is rethrown.
-/// What others throw until they are stopped is counted by with_scope(further, body). Dropping with_scope() drops them
-/// all. What several tasks share must live outside the body, which may end first.
+/// Exceptions that others throw until they are stopped are counted by with_scope(further, body). Dropping with_scope()
+/// drops them all. Objects that several tasks share must live outside the body, which may end first.
 class scope {
  public:
   scope(const scope&) = delete;
@@ -98,7 +98,7 @@ class scope {
     --running_;
     changed_.notify();
   }
-  // Frames are destroyed outside the list: what they hold may spawn, too.
+  // Frames are destroyed outside the list: their locals may spawn, too.
   void sweep();
   void stop() noexcept;
 
@@ -115,7 +115,7 @@ template <class Body>
 task<void> with_scope(Body body) {
   return scope::join(nullptr, std::move(body));
 }
-/// The same; `further` counts the exceptions beside the one that is thrown.
+/// Like with_scope(body); `further` counts the exceptions beside the one that is thrown.
 template <class Body>
 task<void> with_scope(further_errors& further, Body body) {
   return scope::join(&further, std::move(body));

@@ -28,8 +28,8 @@ namespace millrace::inline MILLRACE_ABI::tar {
 /// libzstd or libarchive, and then goes to tar::reader too, so that the same strictness applies. Zip and cpio members
 /// are read by libarchive, each into its own allocation, complete and checked. No thread is used: they run in a fiber.
 ///
-/// Offsets of a compressed tar (in members and errors) count decompressed bytes. Those of zip and cpio members are
-/// those of their headers, as is data_offset. A zip is read from its front: symbolic links in it look like small
+/// Offsets of a compressed tar (in members and errors) count decompressed bytes. Members of zip and cpio have the
+/// offsets of their headers, as has data_offset. A zip is read from its front: symbolic links in it look like small
 /// files and files removed from its directory are seen.
 ///
 /// Errors: archive_error as tar::reader's; also for compressed data that is cut, damaged or followed by something else,
@@ -68,10 +68,10 @@ class archive_reader {
   /// to the end of its directory, to check them.
   bool done() const noexcept;
 
-  /// What is unusual about the end of the archive, as a sentence; empty when nothing is, or before done().
+  /// An unusual property of the archive's end, as a sentence; empty if there is none, and before done().
   std::string_view warning() const noexcept;
 
-  /// What the archive is; unknown until its first bytes have been fed.
+  /// The kind of archive; unknown until its first bytes have been fed.
   format kind() const noexcept { return kind_; }
 
  private:

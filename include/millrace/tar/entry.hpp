@@ -20,7 +20,7 @@ struct entry {
 
   /// The member's path exactly as the archive has it: raw bytes, no conversion, no normalisation.
   std::string name;
-  /// The whole body of a regular file: a slice of the memory fed to the reader, or, where the body was spread over two
+  /// The whole body of a regular file: a slice of the memory fed to the reader, or, if the body was spread over two
   /// or more pieces, memory of its own. Empty for every other type.
   bytes body;
   /// The first block that belongs to this member alone, including its pax and long-name headers. A new reader that
@@ -28,7 +28,7 @@ struct entry {
   std::uint64_t header_offset = 0;
   /// The first byte of the body.
   std::uint64_t data_offset = 0;
-  /// Bytes of body that the archive stores for this member: body.size() for a regular file; for other types what was
+  /// Bytes of body that the archive stores for this member: body.size() for a regular file; for other types the bytes
   /// skipped (0 for types that have no body, whatever their header says).
   std::uint64_t size = 0;
   /// The typeflag: '0' and '7' regular file, '1' hard link, '2' symbolic link, '3' and '4' devices, '5' directory,
@@ -51,7 +51,7 @@ struct reader_options {
   std::uint64_t object_bytes = 0;
   /// Offset in the object of the first byte that will be fed: 0, or a member's header_offset to resume there.
   std::uint64_t start = 0;
-  /// Continue after an end-of-archive block (`cat a.tar b.tar`) instead of ignoring what follows.
+  /// Continue after an end-of-archive block (`cat a.tar b.tar`) instead of ignoring the rest.
   bool concatenated = false;
   /// Bodies are skipped, and entries have none: for walking the headers alone, see reader::skip().
   bool headers_only = false;

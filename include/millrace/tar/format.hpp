@@ -13,7 +13,7 @@
 namespace millrace::inline MILLRACE_ABI::tar::detail {
 
 /// One 512-byte tar header block: checksum, numbers, name. POSIX.1-2017 pax ("ustar Interchange Format"), the GNU tar
-/// manual ("Basic Tar Format") and what old archives are known to contain.
+/// manual ("Basic Tar Format") and forms known from old archives.
 
 inline constexpr std::size_t block_bytes = 512;
 
@@ -21,7 +21,7 @@ inline constexpr std::size_t block_bytes = 512;
 inline std::uint64_t padding(std::uint64_t size) noexcept { return -size & (block_bytes - 1); }
 
 #if defined(__SSE2__)
-// What the SSE2 builtins take. <emmintrin.h> takes long to compile.
+// The vectors of the SSE2 builtins. <emmintrin.h> takes long to compile.
 using octets = char __attribute__((vector_size(16)));
 using lanes = long long __attribute__((vector_size(16)));
 #endif
@@ -44,15 +44,15 @@ struct number {
   const char* problem = nullptr;
 };
 
-/// Octal digits with blanks before them and a blank, a NUL or nothing after them. What follows a NUL after digits is
-/// ignored: old writers left their buffers' contents there. A field of blanks and NULs is 0; digits that come only
+/// Octal digits with blanks before them and a blank, a NUL or nothing after them. Text that follows a NUL after digits
+/// is ignored: old writers left their buffers' contents there. A field of blanks and NULs is 0; digits that come only
 /// after a NUL are refused, as tools disagree on them.
 number parse_number(const char* field, std::size_t length) noexcept;
 
 /// Length of the body, or why there is none.
 number size_field(const char* block) noexcept;
 
-/// Whether the stored checksum is that of the block, whose bytes sum up to `sum`. The field itself counts as blanks.
+/// True if the stored checksum is that of the block, whose bytes sum up to `sum`. The field itself counts as blanks.
 bool checksum_matches(const char* block, std::uint32_t sum) noexcept;
 
 /// A field of text of at least 16 bytes: all of it, or up to its first NUL.
@@ -72,7 +72,7 @@ inline bool is_header_only(char type) noexcept { return type >= '1' && type <= '
 
 namespace millrace::inline MILLRACE_ABI::tar {
 
-/// What the first bytes of an object say it is.
+/// The kind of an object, by its first bytes.
 enum class format : unsigned char {
   unknown,
   tar,   ///< v7, ustar, pax or GNU tar
@@ -81,7 +81,7 @@ enum class format : unsigned char {
   xz,
   zstd,  ///< RFC 8878
   lz4,   ///< LZ4 frames
-  lzma,  ///< what `lzma` and `xz --format=lzma` write; it has no checksum
+  lzma,  ///< written by `lzma` and `xz --format=lzma`; it has no checksum
   deflate,  ///< RFC 1950 or 1951: only a Content-Encoding or a name says so, detect() does not
   zip,
   cpio,

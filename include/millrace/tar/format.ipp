@@ -62,7 +62,7 @@ MILLRACE_INLINE std::uint64_t eight_bytes(const char* at) noexcept {
   return x;
 }
 
-/// What eight octal digits mean, each in the low three bits of its byte, the first digit in the lowest byte.
+/// The value of eight octal digits, each in the low three bits of its byte, the first digit in the lowest byte.
 MILLRACE_INLINE std::uint64_t join_octal(std::uint64_t x) noexcept {
   x = (x << 3 | x >> 8) & 0x003f003f003f003fu;  // pairs, then fours, then all
   x = (x << 6 | x >> 16) & 0x00000fff00000fffu;

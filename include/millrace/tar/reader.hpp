@@ -36,7 +36,7 @@ class input {
     return current_.size() - used_;
   }
 
-  /// The same of the current piece alone, which stays where it is.
+  /// Unread bytes of the current piece alone, which stays in place.
   std::size_t left() const noexcept { return current_.size() - used_; }
 
   /// The next byte, one of together(). Valid until the next call that reads.
@@ -100,7 +100,7 @@ class body_collector {
     return done_ == wanted_;
   }
 
-  /// Skips what is there; returns how many bytes are missing, and counts them as skipped.
+  /// Skips the available bytes; returns how many bytes are missing, and counts them as skipped.
   std::uint64_t jump(input& in) {
     skip(in);
     return wanted_ - std::exchange(done_, wanted_);
@@ -115,7 +115,7 @@ class body_collector {
   std::uint64_t done_ = 0;
 };
 
-/// What the pax records before a member say about it. Empty strings: not given.
+/// Fields of a member that the pax records before it set. Empty strings: not given.
 struct pax_records {
   std::string path;
   std::string sparse_name;  ///< of a sparse member, whose path is then a made-up one
@@ -196,7 +196,7 @@ namespace millrace::inline MILLRACE_ABI::tar {
 /// Walks a plain tar archive (v7, ustar, pax, GNU) that arrives in pieces, without copying it.
 ///
 /// Use: feed() a piece, take members with next() until it says false, feed the next piece; after the last one finish(),
-/// then next() until false once more. How the archive is cut into pieces changes nothing about what comes out, errors
+/// then next() until false once more. The pieces that the archive is cut into do not change the results, errors
 /// included.
 ///
 /// Memory: a body that lies in one piece is a slice of it and keeps it alive; one that straddles pieces is copied into
@@ -204,12 +204,12 @@ namespace millrace::inline MILLRACE_ABI::tar {
 ///
 /// Strictness: headers must have a right checksum, numbers and pax records must parse, and every member must be whole.
 /// Nothing is guessed, and the reader does not search for headers after a broken one. Sparse members and multi-volume
-/// archives are refused. Bytes after the end-of-archive block are not read; where they are not all zeros, warning()
+/// archives are refused. Bytes after the end-of-archive block are not read; if they are not all zeros, warning()
 /// says so, and an object that begins with such a block is no tar, but an ISO 9660 image, for one. Names are raw bytes;
 /// link targets and metadata are checked but not reported.
 ///
 /// Errors: archive_error with the object, the byte offset of the block or record that is wrong (for a cut archive:
-/// where the input ended) and the member where it is known. After an error the reader stays broken: next() throws the
+/// where the input ended) and the member if it is known. After an error the reader stays broken: next() throws the
 /// same again.
 ///
 /// Not thread-safe. Copying is not possible, moving is.
@@ -244,8 +244,9 @@ class reader {
   /// wants more input: feed() must continue at the offset that is returned; finish(), if that is not in the object.
   std::uint64_t skip();
 
-  /// Where a reader must begin (reader_options::start) to continue as this one would: at the first header of the member
-  /// whose headers are being read, or that a broken one belongs to; else, inside of a body too, at the next byte.
+  /// The offset at which a reader must begin (reader_options::start) to continue like this one: at the first header of
+  /// the member whose headers are being read, or that a broken one belongs to; else, inside of a body too, at the next
+  /// byte.
   std::uint64_t resume_at() const noexcept {
     return group_open_ || state_ == state::failed ? group_start_ : in_.offset() - carried_;
   }
@@ -255,7 +256,7 @@ class reader {
   /// it has been fed, too.
   bool done() const noexcept { return state_ == state::end && !has_pending_; }
 
-  /// What is unusual about the end of the archive, as a sentence; empty when nothing is, or before done().
+  /// An unusual property of the archive's end, as a sentence; empty if there is none, and before done().
   std::string_view warning() const noexcept;
 
  private:
@@ -264,7 +265,7 @@ class reader {
 
   bool step(entry& out);
   bool step_or_break(entry& out);
-  /// Out of memory in the middle of a member: what follows must not be read as a header.
+  /// Out of memory in the middle of a member: the next bytes must not be read as a header.
   void break_off() noexcept;
   bool on_header(const char* block, entry& out);
   void prefetch_behind(std::uint64_t size) noexcept;
@@ -297,9 +298,9 @@ class reader {
   bool end_block_seen_ = false;
   std::uint32_t padding_ = 0;      // bytes to pass over before the next header
   std::size_t carried_ = 0;        // bytes of a header in carry_
-  std::uint64_t group_start_ = 0;  // where the coming member's first header is
+  std::uint64_t group_start_ = 0;  // offset of the coming member's first header
   reader_options options_;
-  std::uint64_t limit_;  // where the last byte of a body may end
+  std::uint64_t limit_;  // largest offset that a body may end at
   detail::input in_;
   detail::extended_headers extended_;
 
@@ -308,7 +309,7 @@ class reader {
   detail::body_collector body_;
   char carry_[detail::block_bytes];
 
-  // After the end: where its zeros begin, how far was looked, and what follows them.
+  // After the end: the offset of its zeros, how far was looked, and the bytes after them.
   std::uint64_t zeros_at_ = 0;
   std::uint64_t looked_ = 0;
   std::string follows_;

@@ -15,9 +15,9 @@
 
 namespace millrace::inline MILLRACE_ABI::tar {
 
-/// What a writer says about a member besides its name and body.
+/// Metadata of a member besides its name and body.
 struct member_options {
-  /// Nanoseconds since 1970, not negative. What is not a whole second is kept by a pax header.
+  /// Nanoseconds since 1970, not negative. A fraction of a second is kept by a pax header.
   std::int64_t mtime_ns = 0;
   /// Permission bits.
   unsigned mode = 0644;
@@ -35,8 +35,8 @@ class string_sink {
 };
 
 /// Writes a tar archive of regular files: plain ustar headers, with a pax header before a member whose name is longer
-/// than 100 bytes, whose size is 8 GiB or more, or whose time has a fraction of a second. The same calls give the same
-/// bytes everywhere.
+/// than 100 bytes, whose size is 8 GiB or more, or whose time has a fraction of a second. Equal calls give equal bytes
+/// everywhere.
 ///
 /// `Sink` is called with each piece, in order: writer(text) appends to a string, writer([&](std::string_view piece)
 /// {...}) goes anywhere. An exception of the sink passes through and leaves the archive cut. Errors: archive_error for

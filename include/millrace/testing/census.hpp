@@ -20,9 +20,9 @@
 
 namespace millrace::inline MILLRACE_ABI::testing {
 
-/// Compares what exists with what existed when the census was made. Of an executor: coroutine frames, operations in
-/// flight, background clean-ups, timers. Of a slab pool, on request: slabs in use. Of the process, on request:
-/// descriptors. After a test has dropped and drained everything, the counts must be as before:
+/// Compares the resources in use with those at its construction. Counted of an executor: coroutine frames, operations
+/// in flight, background clean-ups, timers. Counted of a slab pool, on request: slabs in use. Counted of the process,
+/// on request: descriptors. After a test has dropped and drained everything, the counts must be as before:
 ///
 ///     census before(loop);
 ///     before.count_slabs(pool);
@@ -31,13 +31,13 @@ namespace millrace::inline MILLRACE_ABI::testing {
 ///     CHECK(before.difference() == "");
 ///
 /// Descriptors are counted around a loop (`census before; before.count_descriptors(); { jumping_loop loop; ... }`): a
-/// loop has some of its own, and keeps idle connections; and only where no other thread opens any meanwhile.
+/// loop has some of its own, and keeps idle connections; and only if no other thread opens any meanwhile.
 ///
 /// The destructor aborts with the difference if a test did not check it and something is left; not when an exception
 /// ends the test.
 class census {
  public:
-  /// Counts what is added by count_slabs() and count_descriptors().
+  /// Counts only the resources added by count_slabs() and count_descriptors().
   census() = default;
   explicit census(executor& ex) noexcept;
   census(const census&) = delete;
@@ -49,11 +49,10 @@ class census {
     pools_.emplace_back(pool, pool.live());
     return *this;
   }
-  /// Also counts the open descriptors of the process. Throws io_error where there is no /proc.
+  /// Also counts the open descriptors of the process. Throws io_error if there is no /proc.
   census& count_descriptors();
 
-  /// "" if nothing is left; otherwise what is left, as in "2 frames, 1 timers, 1 descriptors (7:
-  /// /tmp/x)".
+  /// "" if nothing is left; otherwise the rest, such as "2 frames, 1 timers, 1 descriptors (7: /tmp/x)".
   std::string difference();
 
  private:

@@ -17,7 +17,7 @@
 
 namespace millrace::inline MILLRACE_ABI::testing {
 
-/// A source that does what a test says: items after delays of the executor's clock, an error, a wait without end.
+/// A source that follows a test's script: items after delays of the executor's clock, an error, a wait without end.
 ///
 ///     scripted_source<int> script;
 ///     script.item(1).item(2, 5ms).fail(std::make_exception_ptr(error("no more")));

@@ -30,7 +30,7 @@ class deadlock : public std::logic_error {
 
 namespace millrace::inline MILLRACE_ABI::testing::detail {
 
-/// The seed of a shuffled loop, which must be known when a test fails: written to standard error where an
+/// The seed of a shuffled loop, which must be known when a test fails: written to standard error if an
 /// exception ends the loop, as of a REQUIRE that does not hold.
 class seed_note {
  public:
@@ -42,9 +42,9 @@ class seed_note {
     if (!text_.empty() && std::uncaught_exceptions() > exceptions_) std::fprintf(stderr, "%s\n", text_.c_str());
   }
 
-  /// "MILLRACE_SEED=42"; "" where nothing is shuffled.
+  /// "MILLRACE_SEED=42"; "" if nothing is shuffled.
   const std::string& text() const noexcept { return text_; }
-  /// The same in brackets, after a sentence.
+  /// Likewise in brackets, after a sentence.
   std::string added_to(const char* sentence) const {
     return text_.empty() ? std::string(sentence) : sentence + (" (" + text_ + ")");
   }
@@ -66,7 +66,7 @@ namespace millrace::inline MILLRACE_ABI::testing {
 ///     loop.run_for(25s);                       // twice so far
 ///
 /// A test asserts elapsed time exactly: `CHECK(loop.elapsed() == 5ms)`. With a seed the ready queue is shuffled. A test
-/// that fails prints the seed, so that it can be replayed with MILLRACE_SEED: where an exception ends the loop (of a
+/// that fails prints the seed, so that it can be replayed with MILLRACE_SEED: if an exception ends the loop (of a
 /// REQUIRE, of the code under test) it is written to standard error, and `deadlock` has it in its text; for a CHECK,
 /// which throws nothing, say `INFO(loop.seed_text())`. Jobs on real threads work too: the loop waits for the announced
 /// ones (at most 10 s of real time, then `deadlock`).
@@ -85,9 +85,10 @@ class virtual_loop final : public executor {
   /// Lets virtual time pass without running anything.
   void advance(duration d) noexcept { now_ = millrace::detail::added(now(), d).time_since_epoch().count(); }
 
-  /// Runs what is ready, and becomes ready, within `d` of virtual time, what is due at its end included; the clock then
-  /// stands there. With 0 what is ready now and what that makes ready. It is no deadlock when nothing is left to do.
-  /// Announced operations of other threads are waited for, in real time. Not from a coroutine of this loop.
+  /// Runs coroutines that are ready, or become ready, within `d` of virtual time, those due at its end included; the
+  /// clock then stands there. With 0 it runs those ready now, and those that they make ready. It is no deadlock when
+  /// nothing is left to do. Announced operations of other threads are waited for, in real time. Not from a coroutine of
+  /// this loop.
   void run_for(duration d) {
     end_ = millrace::detail::added(now(), d).time_since_epoch().count();
     ended_ = false;

@@ -82,7 +82,7 @@ class date_cursor {
   bool literal(char c) noexcept;
 
   bool text(std::string_view expected) noexcept;
-  /// The same whatever the case of the letters.
+  /// Reads `expected`, whatever the case of the letters.
   bool word(std::string_view expected) noexcept;
 
   bool number(int& value, std::size_t digits) noexcept;
@@ -114,9 +114,9 @@ class date_cursor {
 std::optional<std::int64_t> parse_http_date(std::string_view text, std::int64_t now = 0);
 
 /// Unix seconds of `2013-01-10T21:45:09.000Z` or with an offset `+01:00`; fractions of a second are dropped (RFC 3339).
-/// S3 writes it in listings, credential services in `Expiration`. Of what else botocore's dateutil reads: `UTC` or
-/// `GMT` for the Z (the SSO cache of older AWS CLIs), `+0100`, `+01`, a blank before these, a comma before the
-/// fraction, and `20130110T214509Z`. A time without a zone is refused.
+/// S3 writes it in listings, credential services in `Expiration`. Other forms that botocore's dateutil reads are
+/// accepted: `UTC` or `GMT` for the Z (the SSO cache of older AWS CLIs), `+0100`, `+01`, a blank before these, a comma
+/// before the fraction, and `20130110T214509Z`. A time without a zone is refused.
 std::optional<std::int64_t> parse_iso8601(std::string_view text);
 
 }  // namespace millrace::text

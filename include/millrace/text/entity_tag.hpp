@@ -12,11 +12,11 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// Whether two ETags name the same version, however they are spelled: the weak comparison of RFC 9110 (8.8.3.2), of the
-/// opaque tags. Case counts. An empty text is no ETag, and the same as another empty text only.
+/// Returns true if two ETags name the same version, however they are spelled: the weak comparison of RFC 9110
+/// (8.8.3.2), of the opaque tags. Case counts. An empty text is no ETag, and the same as another empty text only.
 bool same_etag(std::string_view a, std::string_view b) noexcept;
 
-/// Whether it may be used with If-Match (RFC 9110, 13.1.1) and to put bytes of two answers together.
+/// Returns true if it may be used with If-Match (RFC 9110, 13.1.1) and to put bytes of two answers together.
 bool is_strong_etag(std::string_view etag) noexcept;
 
 /// The ETag in its proper spelling, `"e1"` or `W/"e1"`: the quotes added where they are missing. Empty for no ETag.

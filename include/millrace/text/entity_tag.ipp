@@ -32,7 +32,7 @@ MILLRACE_INLINE std::string_view without_quotes(std::string_view tag) noexcept {
   return tag;
 }
 
-/// What follows `W/`; `weak` says whether it was there.
+/// The tag without `W/`; `weak` says whether it was there.
 MILLRACE_INLINE std::string_view without_weakness(std::string_view tag, bool& weak) noexcept {
   const std::size_t begin = tag.find_first_not_of(" \t\r\n");
   if (begin != std::string_view::npos) tag.remove_prefix(begin);

@@ -24,7 +24,7 @@ namespace millrace::inline MILLRACE_ABI::text {
 /// object's texts, and last as long as it.
 class json_leaves {
  public:
-  /// Whether items of arrays are dropped, or kept with their index as name: `shards/0/url`.
+  /// Items of arrays are dropped, or kept with their index as name: `shards/0/url`.
   enum class arrays : unsigned char { dropped, kept };
 
   /// Nothing when `text` is not one intact JSON document, nested at most 16 deep, nor when the paths of its leaves

@@ -13,12 +13,12 @@ namespace millrace::inline MILLRACE_ABI::text {
 
 /// Checks whether a text is one JSON document (RFC 8259), and says where and why it is not.
 ///
-/// As strict as Python's json.loads, and as generous: NaN, Infinity and -Infinity are values, half of a surrogate pair
-/// alone may stand in a string as an escape, and a UTF-8 byte order mark may stand first. Nested at most `deepest`
-/// deep. Nothing is kept and nothing converted.
+/// Accepts and refuses the same texts as Python's json.loads: NaN, Infinity and -Infinity are values, half of a
+/// surrogate pair alone may stand in a string as an escape, and a UTF-8 byte order mark may stand first. Nested at most
+/// `deepest` deep. Nothing is kept and nothing converted.
 class json_scan {
  public:
-  /// Of objects and arrays, each in the next.
+  /// Nesting of objects and arrays.
   static constexpr std::size_t deepest = 1024;
 
   /// `trusted`: the text is known to be UTF-8 without control characters in strings. `depth`: of objects and arrays
@@ -61,14 +61,14 @@ class json_scan {
   const char* reason_ = "";
 };
 
-/// "extra data at byte 19 of the text": why `text` is not one JSON document; nothing where it is.
+/// "extra data at byte 19 of the text": why `text` is not one JSON document; nothing if it is.
 std::optional<std::string> json_fault(std::string_view text);
 
 /// The first escape in the raw text of a JSON string that is half of a surrogate pair without the other: "\ud83d".
-/// Empty where there is none.
+/// Empty if there is none.
 std::string_view lone_surrogate(std::string_view raw) noexcept;
 
-/// What stands first in a text that json_fault() finds nothing in: "an object", "a number", ...
+/// The kind of value in a text that json_fault() finds no fault in: "an object", "a number", ...
 const char* json_kind(std::string_view text) noexcept;
 
 }  // namespace millrace::text

@@ -31,7 +31,7 @@ MILLRACE_INLINE bool json_scan::document() noexcept {
 }
 
 MILLRACE_INLINE bool json_scan::value() noexcept {
-  char open[deepest];  // what closes each object or array that is open
+  char open[deepest];  // closing characters of the open objects and arrays
   std::size_t depth = outer_;
   for (;;) {
     skip_blanks();
@@ -193,7 +193,7 @@ MILLRACE_INLINE std::optional<std::string> json_fault(std::string_view text) {
 }
 
 MILLRACE_INLINE std::string_view lone_surrogate(std::string_view raw) noexcept {
-  const auto half = [&](std::size_t i) -> int {  // the code of an escape \uD8xx to \uDFxx at i; 0 where there is none
+  const auto half = [&](std::size_t i) -> int {  // the code of an escape \uD8xx to \uDFxx at i; 0 if there is none
     if (raw.substr(i, 2) != "\\u" || i + 6 > raw.size()) return 0;
     int code = 0;
     for (std::size_t k = i + 2; k < i + 6; ++k) code = code * 16 + hex_digit(raw[k]);

@@ -26,7 +26,7 @@ inline constexpr bool is_alphanumeric(char c) noexcept { return is_letter(c) || 
 inline constexpr char to_lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 std::string to_lower(std::string_view text);
 
-/// Whether two texts are equal but for the case of ASCII letters.
+/// Returns true if two texts are equal but for the case of ASCII letters.
 inline constexpr bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -39,7 +39,7 @@ inline constexpr bool starts_ignoring_case(std::string_view text, std::string_vi
   return equal_ignoring_case(text.substr(0, front.size()), front);
 }
 
-/// Without the blanks and line breaks at both ends: what a pretty printer leaves around a number in XML.
+/// Without the blanks and line breaks at both ends, which pretty printers leave around a number in XML.
 inline constexpr std::string_view trimmed(std::string_view text) noexcept {
   constexpr std::string_view blanks = " \t\r\n";
   const std::size_t first = text.find_first_not_of(blanks);
@@ -80,7 +80,7 @@ std::optional<Number> parse_decimal(std::string_view text) noexcept {
   return text.empty() ? value : std::nullopt;
 }
 
-/// The same between two bounds, both allowed.
+/// Like the above, between two bounds, both allowed.
 template <class Number>
 std::optional<Number> parse_decimal(std::string_view text, Number least, Number most) noexcept {
   const std::optional<Number> value = parse_decimal<Number>(text);
@@ -109,7 +109,7 @@ void append_uri_encoded(std::string& out, std::string_view text, bool keep_slash
 }  // namespace detail
 
 /// Appends `text` encoded once for a path: every byte but unreserved ones and `/`, upper-case hexadecimal, no
-/// normalisation of `//` or dot segments. What is signed and what is sent are these very bytes.
+/// normalisation of `//` or dot segments. These very bytes are signed and sent.
 inline void append_encoded_path(std::string& out, std::string_view text) {
   detail::append_uri_encoded(out, text, true);
 }
@@ -126,7 +126,7 @@ std::string encode_query(std::string_view text);
 /// Appends `name=value` to a query string, both encoded, with `&` when something is there already.
 void append_query_parameter(std::string& query, std::string_view name, std::string_view value);
 
-/// What a `+` means to uri_decode.
+/// The meaning of a `+` for uri_decode.
 enum class plus_sign {
   literal,  ///< itself (RFC 3986)
   space,    ///< a space: HTML forms, and keys in S3 answers with `encoding-type=url`
@@ -138,7 +138,7 @@ std::optional<std::string> uri_decode(std::string_view text, plus_sign plus = pl
 /// Appends the UTF-8 of a code point up to U+10FFFF that is no surrogate (RFC 3629).
 void append_utf8(std::string& out, std::uint32_t code);
 
-// Reading stands in base/, whose errors escape what they quote.
+// The function that reads characters is in base/, whose errors escape the texts that they quote.
 using millrace::detail::first_utf8;
 using millrace::detail::utf8_character;
 

@@ -28,11 +28,11 @@ class shard_format;
 
 /// See dataset. An aggregate with texts: under g++ 12 write it in a statement without co_await.
 struct dataset_options {
-  /// Where the index of the shards is kept: the path of a file, or a URL of the shards' store. Empty: there is no
-  /// index, and the shards are read whole.
+  /// The index of the shards: the path of a file, or a URL of the shards' store. Empty: there is no index, and the
+  /// shards are read whole.
   std::string index = {};
-  /// Whether the first run makes the file `index` if it does not exist. If not, that is an error; an object of a store
-  /// is never made (millrace-index writes it).
+  /// The first run makes the file `index` if it does not exist. False: that is an error; an object of a store is never
+  /// made (millrace-index writes it).
   bool make_index = true;
   /// The format of the samples in the store: tar_shards(), which is null, too, line_shards(), tfrecord_shards(),
   /// recordio_shards(), object_samples(), class_folders(), sample_folders(), npy_shards(), megatron(), mds(),
@@ -73,16 +73,14 @@ class dataset_state;
 ///
 /// With an index, a dataset knows its samples before they are read. Every rank then has equally many batches, and a
 /// state resumes on any number of ranks. The index is made by the first run, read from a file or an object, or given.
-/// Without one, a dataset is read as a stream and shuffled in a window; epochs() says what that means for ranks and
-/// states.
+/// Without one, a dataset is read as a stream and shuffled in a window; see epochs() for ranks and states.
 ///
 /// Construction reads nothing. A run lists the shards when it begins. Copies are the same dataset, and any number of
 /// runs may use it, at once, too; a dataset made of a stream of shards is read by one run first.
 class dataset {
  public:
-  /// The shards whose URLs begin with `prefix`: "s3://corpus/train/". Of files(): a folder, with the folders in it, or
-  /// a pattern as in glob().
-  /// `store` is as in fetch(), and must be able to list (storage::list()).
+  /// The shards whose URLs begin with `prefix`: "s3://corpus/train/". For files(): a folder, with the folders in it, or
+  /// a pattern as in glob(). `store` is as in fetch(), and must be able to list (storage::list()).
   template <class Store>
   dataset(const Store& store, std::string prefix, dataset_options options = {})
       : dataset(detail::storage_of(store), std::move(prefix), std::move(options), 0) {}
@@ -90,7 +88,7 @@ class dataset {
   template <class Store>
   dataset(const Store& store, std::vector<shard> shards, dataset_options options = {})
       : dataset(detail::storage_of(store), std::move(shards), std::move(options), 0) {}
-  /// The same, read when the first run begins and kept: `mill::shards("s3://corpus/train-{000..099}.tar")`.
+  /// A stream of shards, read when the first run begins and kept: `mill::shards("s3://corpus/train-{000..099}.tar")`.
   template <class Store>
   dataset(const Store& store, stream<shard> shards, dataset_options options = {})
       : dataset(detail::storage_of(store), std::move(shards), std::move(options), 0) {}
@@ -109,11 +107,11 @@ class dataset {
   /// at once; a state is refused where names, types, shapes or the number of rows are others. The rows may contain
   /// something else (arrays::contents()): the log says so, and the training goes on in the same order.
   ///
-  /// Of arrays in memory nothing is read: .slice is 1, so the order is a full shuffle, and they count for no bound in
-  /// bytes. Where an array is mapped, the rows of a slice are read in on the runtime's pool, ahead of the consumer and
-  /// within epochs_options::bytes, before the first one is delivered: the loop does not wait for the disk, unless the
-  /// kernel has taken pages away again. On a loop without a pool it does. A page that cannot be read is an io_error of
-  /// that sample. Options but .slice are refused.
+  /// Arrays in memory are not read: .slice is 1, so the order is a full shuffle, and they count for no bound in bytes.
+  /// If an array is mapped, the rows of a slice are read in on the runtime's pool, ahead of the consumer and within
+  /// epochs_options::bytes, before the first one is delivered: the loop does not wait for the disk, unless the kernel
+  /// has taken pages away again. On a loop without a pool it does. A page that cannot be read is an io_error of that
+  /// sample. Options but .slice are refused.
   explicit dataset(const arrays& rows, dataset_options options = {});
   /// Several datasets, mixed in proportion to their weights:
   ///
@@ -144,31 +142,30 @@ class dataset {
   /// usage_error where samples() is not known, as before the first run of a dataset whose index does not exist yet, and
   /// for another format.
   std::vector<std::string> classes() const;
-  /// Whether the length of an epoch follows from an index, so that all ranks have equally many batches without asking
+  /// True if the length of an epoch follows from an index, so that all ranks have equally many batches without asking
   /// each other.
   bool exact() const noexcept;
-  /// Whether a state resumes on another number of ranks and with batches of another size, too, inside an epoch.
+  /// True if a state resumes on another number of ranks and with batches of another size, too, inside an epoch.
   bool elastic() const noexcept;
   /// What an epoch costs, in a few lines for people: stream::plan() of epochs(). Empty where samples() is not known.
   std::string plan(const epochs_options& options = {}) const;
 
   // A part of the samples, or a draw of them. All of these need an index, and are the same training on any number of
-  // ranks, with states of the usual kind; a state is refused where other samples were chosen. They may be members of a
+  // ranks, with states of the usual kind; a state is refused if other samples were chosen. They may be members of a
   // mix, and a subset may be chosen from or weighed again. Samples are numbered from 0: shards in the order of their
   // names in the index, and in each in its own. Nothing is copied: the rows of the index are shared, and beside them a
-  // subset takes an eighth of a byte for each sample of it, weights 4.1 bytes. What is not chosen is not read, but for
-  // gaps of up to epochs_options::gap between samples that are; so a subset of neighbours costs what it holds, one that
-  // is spread thin a request a sample.
-  // Functions are called for every sample once when the index is known: here, in epochs(), or when the run begins.
-  // They must choose the same on every rank.
-  // configuration_error: for a dataset without an index and for a mix, here; for what does not fit the index or chooses
-  // nothing, once the index is known.
+  // subset takes an eighth of a byte for each sample of it, weights 4.1 bytes. Samples that are not chosen are not
+  // read, but for gaps of up to epochs_options::gap between samples that are; so a subset of neighbours costs the bytes
+  // of its samples, one that is spread thin a request a sample. Functions are called for every sample once when the
+  // index is known: here, in epochs(), or when the run begins. They must choose the same on every rank.
+  // configuration_error: for a dataset without an index and for a mix, here; for a choice that does not fit the index
+  // or is empty, once the index is known.
 
   /// Samples [begin, end).
   dataset subset(std::uint64_t begin, std::uint64_t end) const;
   /// The samples of a list, in any order; none twice.
   dataset subset(std::vector<std::uint64_t> samples) const;
-  /// Those for which `keep` returns true:
+  /// The samples for which `keep` returns true:
   ///
   ///     train.subset([](const mill::indexed_sample& s) { return s.bytes < 1'000'000; })
   template <std::predicate<const indexed_sample&> F>
@@ -187,7 +184,7 @@ class dataset {
   /// numbers of its own (origin::copy). Without, it comes once at most, with a chance in proportion to its weight;
   /// weights that would come to more than once count for once. sample_selection has the details.
   dataset weighted(std::vector<float> weights, weighted_options options = {}) const;
-  /// The same by a function that returns the weight of an indexed_sample.
+  /// Weighted by a function that returns the weight of an indexed_sample.
   template <std::invocable<const indexed_sample&> F>
   dataset weighted(F weight, weighted_options options = {}) const {
     return chosen(detail::sample_choice::kind::weights, options, std::move(weight));
@@ -195,7 +192,7 @@ class dataset {
   /// weighted(), so that all classes come equally often: each sample counts for 1 / the size of its class. `classes`
   /// has a number for each sample.
   dataset balanced(std::vector<std::uint32_t> classes, weighted_options options = {}) const;
-  /// The same by a function that returns the class of an indexed_sample:
+  /// Balanced by a function that returns the class of an indexed_sample:
   ///
   ///     train.balanced([&](const mill::indexed_sample& s) { return class_of.at(s.key_hash); })
   template <std::invocable<const indexed_sample&> F>
@@ -210,7 +207,7 @@ class dataset {
   dataset(std::shared_ptr<const storage> store, std::vector<shard> shards, dataset_options options, int);
   dataset(std::shared_ptr<const storage> store, stream<shard> shards, dataset_options options, int);
   dataset(std::shared_ptr<const storage> store, std::shared_ptr<const index_set> indexes, dataset_options options, int);
-  // Of a part of another one.
+  // A part of another dataset.
   dataset(const dataset& of, std::shared_ptr<const detail::sample_choice> choice);
   template <class F>
   dataset chosen(detail::sample_choice::kind is, weighted_options how, F f) const {
@@ -239,77 +236,24 @@ struct weighted_dataset {
 ///
 /// `state` is the result of pipeline_run::state(): the training continues after it. Empty: from the beginning.
 ///
-/// With an index: every sample is delivered once an epoch, on one rank, in the canonical order (sample_order) of seed
-/// and epoch. All ranks have the same number of batches, of options.batch entries each: the last one of an epoch is
-/// padded with samples of weight() 0 that have no key, no fields and no origin (functions given to map() see them;
-/// fill_batches() writes zeros and does not call its function). The order depends on nothing but the seed, the epoch,
-/// the indexes, .tracks and dataset_options::slice: not on ranks, batches, bounds, timing or the number of loops. Where
-/// .tracks is left to epochs(), it follows from the index and the number of ranks (default_tracks()), and so does
-/// .slice (default_slice()); a resume, on whatever number of ranks, goes on with the tracks and slices of the state.
-/// The state is a text of some 170 bytes, the same on all ranks, and resumes with another number of ranks or size of
-/// batches, too.
+/// With an index, each sample comes once an epoch, on one rank, in the canonical order (sample_order) of seed and
+/// epoch. All ranks have equally many batches of options.batch entries; the last one of an epoch is padded with entries
+/// of weight() 0. The state is one text for all ranks, and resumes with any number of ranks and size of batches. The
+/// first run verifies the shards and makes the index file. Without an index, shards are read whole and shuffled in a
+/// window, several ranks need .equal or .uneven, and each rank has a state of its own.
 ///
-/// .hosts: each sample is read on the same host in every epoch, so that a disk cache there has it. Of W ranks on H
-/// hosts, 0 to W/H - 1 are on the first one, and so on; each host is the home of equally many samples, to one. A host's
-/// samples come in another order in each epoch, and its ranks share them. A state has the number of hosts: it resumes
-/// on as many, with any number of ranks; inside an epoch another number is refused, between epochs it is allowed. For
-/// one dataset with an index. plan() says what it saves and what it costs in shuffle quality.
+/// Bounds: reads at most options.ahead samples and options.bytes bytes ahead of the consumer, counted as the slabs that
+/// hold them, or one larger sample; without an index, the dataset's .window_bytes for its window too. In flight: up to
+/// options.requests ranges of up to options.part bytes, shared with the host's other readers in the runtime.
+/// Cancellation: dropping the stream ends all transfers at once.
 ///
-/// One epoch follows the other without a gap: the next one is read while the last batches of this one are taken. Each
-/// sample's `mark` has its position, and `random()` draws from seed, epoch and the sample, so a resume changes nothing.
-/// Samples are those of group_samples(), cut by the index: fields are slices of what was read. Their keys are read from
-/// the headers and compared with the index's hashes, and each field with its CRC32C where the index has one.
+/// Errors, thrown in the sample's place, with object and byte: those of the store and the list; stale_index_error for
+/// an object of another version than the index, archive_error for a wrong checksum or header, io_error for a short
+/// answer, configuration_error for an empty list. options.failures may replace such samples by entries of weight 0.
+/// Thrown here, before anything is read: configuration_error for options that contradict each other or the dataset,
+/// given indexes without samples, a shard that the store does not serve, and a state of another order.
 ///
-/// Reading: by slices, a ranged GET or two each, ahead of the consumer: at most options.ahead samples and options.bytes
-/// bytes, counted as the slabs that hold them (where one sample alone is larger, that one). It begins with what the
-/// open slices take and 16 MiB, and grows while the consumer waits. How many requests are in flight and how long each
-/// is follows from what the store's host is seen to give, up to options.requests and options.part, and is shared with
-/// the host's other readers in the runtime. A rank reads from tracks / world size slices at once. Where the bytes do
-/// not hold as much, it reads parts of slices, down to single samples: by more requests, in the same order. At the
-/// beginning and after a resume the samples of the first step are read by themselves, so that the first batch does not
-/// wait for slices. Only ranges are requested of shards, with `If-Match` and the ETag of the index. A line in the
-/// runtime's log reports a number of tracks or bytes that costs many requests, and what would fit. stream::plan() says
-/// which numbers were chosen, and estimates what an epoch costs before anything is read.
-///
-/// The index file: the first run makes it, before its first sample. Each shard is read, in full or from header to
-/// header, whichever is less, and verified (index_shard), several at a time; the log reports it. Ranks that see the
-/// same file make it together: each reads its share of the bytes and leaves the results in a folder beside the file,
-/// index + ".parts", where the others find them; the first that has all writes the file and removes the folder. A rank
-/// that dies or starts late does not block the others: if no rank has reported progress for 30 s, they read what is
-/// left. If ranks do not see each other's files (a local disk in each machine) every machine reads all: make the file
-/// beforehand by millrace-index then. All of them must be able to write there: an io_error names the file. The file
-/// must be of the shards that are listed: where one is new, gone or another version, as far as the list says, that is a
-/// stale_index_error which names it: make the file again. Of objects that are samples the listing says all: every rank
-/// makes the index of it, reads nothing of them, and compares it with the file. Names in the index are the URLs without
-/// dataset_options::prefix, and without what may be secrets; the URLs to read are those of the list, so they may be
-/// signed anew for every run. pipeline_run::batches() is known, and a state of another order refused, once the first
-/// sample is there.
-///
-/// Without an index nothing is read twice: shards (plain tars) are read whole, dataset_options::shards of them in turn,
-/// and shuffled in a window. The order depends on seed, epoch, list, the ranks' number, .shards, .window and
-/// .window_bytes, and on what the shards hold: not on timing, bounds or batches. In every epoch the shards are dealt
-/// anew to the ranks, by their listed bytes (shard_deal), so there must be as many as ranks. One rank's last batch of
-/// an epoch is filled up; several ranks hold unequally many samples and need .equal, through whose of() their batches
-/// are taken (fill() is done here), or .uneven. The state is this rank's own: 7 to 10 bytes a sample of the window,
-/// none of theirs. A resume continues with the very next sample: it reads each open shard from its offset, and the
-/// samples that were in the window by ranges (.gap joins them); what the first batch needs comes first. It must be the
-/// same rank of as many, with the same list; at an epoch's beginning these may be others. A shard whose ETag is not
-/// that of the state is a changed_error. With .equal there is no state inside a window of bucket_by_length() or a
-/// document of pack(). Memory: .window_bytes for the window, .bytes for what is read.
-///
-/// Cancellation: dropping the stream ends all transfers at once. Errors, thrown where the sample would have come: those
-/// of the store and the list, stale_index_error where an object is not the version that was indexed, archive_error for
-/// a wrong checksum or header, io_error for a short answer, each with the object and the byte; configuration_error for
-/// an empty list. Thrown here, before anything is read: configuration_error for options that contradict each other or
-/// the dataset, given indexes without samples, a shard that the store does not serve, and a state of another order.
-///
-/// Losses: with on_failure::skip in options.failures, a sample with such an error is replaced by an entry of weight 0,
-/// like padding; order, batches and states of all ranks do not change. Later samples of that shard are still requested.
-/// Lost samples are listed by shard in the log at the stream's end and in run_stats::lost; a state has the numbers of
-/// its own rank, and a resume tries to read those after its position again. A shard that cannot be indexed is an error
-/// all the same. Without an index a shard ends where it is broken, and counts as one sample lost, as how many it had is
-/// not known. Members of a group of ranks that must see the same samples should not skip: what one loses another may
-/// have.
+/// docs/guide/epochs.md has the details of hosts, reading, the index file, resuming without an index, and losses.
 MILLRACE_COROUTINE stream<sample> epochs(const dataset& data, const epochs_options& options, std::string state = {});
 
 }  // namespace millrace

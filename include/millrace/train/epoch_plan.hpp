@@ -34,7 +34,7 @@ namespace detail {
 class training_plan;
 }
 
-/// What an epoch is planned for.
+/// The training that an epoch is planned for.
 struct plan_options {
   std::uint64_t world = 1;  ///< ranks
   std::uint64_t batch = 1;  ///< samples of a batch of one rank
@@ -44,13 +44,13 @@ struct plan_options {
   std::uint64_t take_batches = 0;  ///< with an index: epochs_options::take_batches
   std::uint64_t memory = 0;        ///< with an index: epochs_options::bytes; 0: as much as open slices need
   std::uint64_t part = 8 * MiB;  ///< without one: bytes of a request
-  /// Of a disk cache that each host of the ranks has; 0: there is none.
+  /// Bytes of a disk cache that each host of the ranks has; 0: there is none.
   std::uint64_t cache_bytes = 0;
-  /// Of the samples, or so many of their bytes, what the cache of this host has already; `held_of` 0: not known.
+  /// The part of `held_of` bytes of samples that the cache of this host has already; `held_of` 0: not known.
   std::uint64_t held_bytes = 0;
   std::uint64_t held_of = 0;
   std::uint64_t hosts = 1;  ///< of the ranks, where order_options::hosts gives the samples no homes
-  /// What the store takes, in any currency; 0: not said.
+  /// The store's prices, in any currency; 0: not said.
   double price_of_1000_requests = 0;
   double price_of_gigabyte = 0;  ///< of 10^9 bytes
   /// How soon a request is answered, and how fast the bytes come then, for the time to the first batch; 0: not said.
@@ -58,15 +58,15 @@ struct plan_options {
   double bytes_per_second = 0;
 };
 
-/// What an epoch will cost and give, before the first sample is read: a pure function of an index, or of a list of
+/// The cost and the result of an epoch, before the first sample is read: a pure function of an index, or of a list of
 /// shards, and options.
 class epoch_plan {
  public:
   /// From an index: the canonical order.
   static epoch_plan of(const index_set& indexes, const plan_options& options);
-  /// Of what epochs() of the dataset would read with these options; of `prices` what says prices and speeds. It is what
-  /// stream::plan() says, too, in words. Of a mix, .quality is not measured. Throws configuration_error where the
-  /// samples are not known. In train/dataset.hpp.
+  /// The plan of epochs() of the dataset with these options; `prices` gives prices and speeds alone. stream::plan() has
+  /// the same in words. For a mix, .quality is not measured. Throws
+  /// configuration_error where the samples are not known. In train/dataset.hpp.
   static epoch_plan of_training(const dataset& data, const epochs_options& training, plan_options prices = {});
   /// From counts alone, such as a shard list has; `sample_bytes` of all samples together.
   static epoch_plan of(std::shared_ptr<const shard_counts> counts, std::uint64_t sample_bytes,
@@ -77,7 +77,7 @@ class epoch_plan {
   bool indexed = false;
   std::uint64_t shards = 0;
   std::uint64_t bytes = 0;     ///< that are read, by all ranks; of indexes with .memory, about, unused ones included
-  double read_times = 1;       ///< those, for each byte of samples: with what lies between; 1: not known
+  double read_times = 1;       ///< those, for each byte of samples, with the gaps between; 1: not known
   std::uint64_t requests = 0;  ///< by all ranks, retries aside
   std::uint64_t world = 1;
   std::uint64_t least_rank_bytes = 0;  ///< an estimate with an index: by the mean sample
@@ -93,7 +93,7 @@ class epoch_plan {
   std::uint64_t second_bytes = 0;     ///< that the second epoch reads from the store, about
   std::uint64_t second_requests = 0;  ///< likewise
   double second_cost = 0;             ///< 0: no prices were given
-  // What a cache has already, where that is known (dataset::plan(), plan_options::held_of); not of a mix:
+  // The contents of a cache, if they are known (dataset::plan(), plan_options::held_of); not of a mix:
   bool held_known = false;
   std::uint64_t held_bytes = 0;     ///< of the samples, that the disk cache of this host has; of any version
   std::uint64_t next_bytes = 0;     ///< that the next epoch of this host reads from the store, about
@@ -112,7 +112,7 @@ class epoch_plan {
   std::uint64_t rank_memory = 0;
   shuffle_quality quality;
   bool homes = false;        ///< the samples have homes on several hosts
-  shuffle_quality homeless;  ///< then, what the quality would be without
+  shuffle_quality homeless;  ///< then, the quality without
   std::vector<std::string> datasets;  ///< of a mix: a sentence for each
 
   /// A few lines for people.
@@ -135,7 +135,7 @@ class epoch_plan {
   std::string next_text() const;
   void read_in_pieces(const plan_options& options, const order_options& order, double mean_sample);
 
-  // The share of what the second epoch reads that a host has, with homes and without.
+  // The share of the second epoch's bytes that a host has, with homes and without.
   double at_home_ = 0;
   double anywhere_ = 0;
 };
@@ -161,8 +161,8 @@ inline std::string from_to(std::uint64_t least, std::uint64_t most) {
   return least == most ? std::to_string(most) : std::to_string(least) + " to " + std::to_string(most);
 }
 
-/// The most bytes of `slice` samples in a row, anywhere in the shards laid end to end and round to the first. Of more
-/// than `looked_at` samples, whose rows are not read: by the mean of the shard with the largest ones.
+/// The most bytes of `slice` samples in a row, anywhere in the shards laid end to end and round to the first. The rows
+/// of more than `looked_at` samples are not read: then by the mean of the shard with the largest ones.
 inline std::uint64_t largest_slice(const index_set& indexes, std::uint64_t slice, std::uint64_t looked_at = 1 << 18) {
   if (indexes.counts()->samples() > looked_at) {
     std::uint64_t mean = 0;
@@ -268,8 +268,8 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   return plan;
 }
 
-/// Where the memory does not hold a slice of every track, slices are read in pieces: by more requests, as neighbours of
-/// a slice come one by one from all over it, and small gaps between them are read with them.
+/// If the memory does not hold a slice of every track, slices are read in pieces: by more requests, as neighbours of a
+/// slice come one by one from all over it, and small gaps between them are read with them.
 inline void epoch_plan::read_in_pieces(const plan_options& options, const order_options& order, double mean_sample) {
   if (options.memory == 0) return;
   const auto each = static_cast<std::uint64_t>(mean_sample) + 1;

@@ -49,33 +49,34 @@ struct epochs_options {
   /// Without .ranks: which of how many, compared with none; the members of a group that see the same samples give the
   /// same.
   millrace::rank rank = {};
-  /// Machines among which the samples are shared out for all epochs, so that a cache on a machine's disk has what the
-  /// machine reads again: see epochs(). 1: the ranks' samples are others in each epoch. hosts_of() says how many there
-  /// are.
+  /// Machines among which the samples are shared out for all epochs, so that a cache on a machine's disk has the
+  /// samples that the machine reads again: see epochs(). 1: the ranks' samples are others in each epoch. hosts_of()
+  /// says how many there are.
   std::uint64_t hosts = 1;
-  /// Whether the last batch of an epoch is padded with entries of weight 0. If not, it is shorter; with several ranks
-  /// it must be padded.
+  /// The last batch of an epoch is padded with entries of weight 0. False: it is shorter; with several ranks it must
+  /// be padded.
   bool pad = true;
   /// order_options::tracks. 0: default_tracks() of the index, the slice and the number of ranks (of a mix: 960), and
   /// after a resume those of the state, so that the order goes on; stream::plan() says how many.
   std::uint64_t tracks = 0;
-  /// What gives several ranks equally many batches: without an index, and where flat_map() or pack() makes
-  /// unequally many items; copied. Null: see .uneven.
+  /// Gives several ranks equally many batches: without an index, and if flat_map() or pack() makes unequally many
+  /// items; copied. Null: see .uneven.
   const equal_batches* equal = nullptr;
   /// With several ranks: each takes as many batches as its shards hold (without an index), or flat_map() and pack()
   /// make, and none waits for another.
   /// With .equal: its fill() is a stage of the pipeline, and not done by epochs().
   bool uneven = false;
   bool verify = true;  ///< compares every field with its CRC32C, where the index has one
-  /// What to do about samples that cannot be read: skip replaces them by entries of weight 0, and .limit and .rate
+  /// The treatment of samples that cannot be read: skip replaces them by entries of weight 0, and .limit and .rate
   /// count this rank's samples in this run. With several ranks, not on_failure::stop.
   failure_policy failures = {};
 
   // How it is read; nothing of this changes the order.
   std::size_t ahead = 4096;     ///< samples that are planned ahead of the consumer
-  /// Of memory that is asked for or holds samples not taken yet, at most. 0: default_bytes(); without an index 160 MiB.
+  /// Upper bound for memory that is requested or holds samples that were not taken yet. 0: default_bytes(); without an
+  /// index 160 MiB.
   std::size_t bytes = 0;
-  // How many requests are under way and how long one is follows from what the store is seen to give, within these two.
+  // The number and the length of requests follow from measurements of the store, within these two.
   std::size_t requests = 64;   ///< under way at once, at most
   std::size_t part = 8 * MiB;  ///< bytes of one request, at most; a larger sample is one all the same
   std::size_t gap = 256 * KiB;  ///< unused bytes between two samples of one request; in all, so many more than used

@@ -31,8 +31,8 @@ namespace millrace::inline MILLRACE_ABI {
 /// How an epoch ends whose ranks have unequally many samples, each as many as its shards hold.
 enum class uneven {
   pad,  ///< with the last rank's last sample; the others' batches are filled up, or all of them are entries of weight 0
-  stop,  ///< with the step in which the first rank has its last sample; what the others have left is not taken
-  drop,  ///< before the first step for which a rank has less than a full batch; what is left is not taken
+  stop,  ///< with the step in which the first rank has its last sample; the rest of the others is not taken
+  drop,  ///< before the first step for which a rank has less than a full batch; the rest is not taken
 };
 
 class equal_batches;
@@ -48,7 +48,7 @@ class equal_state {
   equal_state(std::size_t b, uneven h, rank_group g) : batch(b), how(h), group(std::move(g)) {}
   static const std::shared_ptr<equal_state>& in(const equal_batches& equal) noexcept;
 
-  /// Of epochs(), for a run.
+  /// Called by epochs(), for a run.
   void begin(const millrace::rank& mine, std::uint64_t of_seed, std::uint64_t from_epoch, std::uint64_t to_epoch) {
     if (std::exchange(begun, true)) throw usage_error("epochs: .equal is for one run, and was given to another");
     if (mine.index != group.mine().index || mine.world_size != group.mine().world_size) {
@@ -72,7 +72,7 @@ class equal_state {
   const std::size_t batch;
   const uneven how;
   const rank_group group;
-  // Of epochs(), from its call on:
+  // Set by epochs(), at its call:
   bool begun = false;
   millrace::rank rank;
   std::uint64_t seed = 0;
@@ -80,9 +80,9 @@ class equal_state {
   std::uint64_t before = 0;  // samples of this rank in it, before the run
   std::uint64_t steps_before = 0;  // likewise
   std::uint64_t end_epoch = 0;
-  // Of epochs(), before its first shard; read after the first batch:
+  // Set by epochs(), before its first shard; read after the first batch:
   hash128 list;
-  // Of the training thread:
+  // For the training thread:
   std::atomic<bool> taken{false};      // of(run) decides when epochs end
   std::atomic<std::uint64_t> over{0};  // epochs before this one have ended
 };
@@ -139,7 +139,7 @@ async_generator<T> fill_steps(async_generator<T> in, std::shared_ptr<equal_state
   }
 }
 
-/// What equal_batches::fill() returns.
+/// Returned by equal_batches::fill().
 class fill_steps_stage : public library_stage {
  public:
   explicit fill_steps_stage(std::shared_ptr<equal_state> shared) : shared_(std::move(shared)) {}
@@ -164,8 +164,8 @@ class fill_steps_stage : public library_stage {
 
 }  // namespace detail
 
-/// The batches of a run that all ranks take together: what equal_batches::of() returns. A range for one pass; next()
-/// and the loop's increments sum over the ranks.
+/// The batches of a run that all ranks take together: returned by equal_batches::of(). A range for one pass; next() and
+/// the loop's increments sum over the ranks.
 template <class Run>
 class equal_run {
  public:
@@ -190,7 +190,7 @@ class equal_run {
       }
       std::optional<value_type> item;
       std::exception_ptr failure;
-      bool has = false;  // what this step needs
+      bool has = false;  // an item for this step
       try {
         item = of_open_epoch();
         if (item) has = looked_at(detail::mark_of_item(*item));
@@ -234,7 +234,7 @@ class equal_run {
     }
   }
   void advance() {
-    current_.reset();  // before the next one is asked for: its memory may be what that waits for
+    current_.reset();  // before the next one is asked for: the next may wait for its memory
     current_ = next();
   }
   bool in_hand() const noexcept { return current_.has_value(); }
@@ -306,7 +306,7 @@ class equal_run {
 ///     auto run = rt.run(std::move(training));
 ///     for (auto& batch : equal.of(run)) train(batch);
 ///
-/// epochs() of a dataset without an index does what fill() does. flat_map() and pack() make unequally many items on the
+/// epochs() of a dataset without an index fills by itself. flat_map() and pack() make unequally many items on the
 /// ranks, with an index and without: put fill() after them. Without an index say .uneven beside .equal then, so that
 /// epochs() does not fill before them:
 ///
@@ -317,13 +317,13 @@ class equal_run {
 /// empty entry (see data/item.hpp). A stage after it that leaves an item out keeps its place. It pads the last batch of
 /// the epoch, then yields empty batches (entries of weight 0, as epochs() of an index makes them) until every rank has
 /// finished. of() asks the ranks, once before each batch, whether this step is one more of the epoch, as `how` defines
-/// it. So a step is taken on all ranks or on none. What was made ahead for an epoch that has ended is skipped; shards
-/// of it that are not begun are not read. An error in one rank's run is an error on all, in the same step. The first
-/// time, the ranks' settings and lists are compared.
+/// it. So a step is taken on all ranks or on none. Items made ahead for an epoch that has ended are skipped; shards of
+/// it that are not begun are not read. An error in one rank's run is an error on all, in the same step. The first time,
+/// the ranks' settings and lists are compared.
 ///
 /// The ranks are asked on the thread that calls next(), where they synchronise in every step anyway: that costs one
 /// more all-gather of 56 bytes a rank. A group by the store answers in a tenth of a second at best, and makes five
-/// requests a rank: it is for steps that take long. Where one rank's run is asked to stop (pipeline_run::stop(), a
+/// requests a rank: it is for steps that take long. If one rank's run is asked to stop (pipeline_run::stop(), a
 /// signal), all of them stop after the same step, the next one that all begin. If a loop is left early, all ranks must
 /// leave it after the same batch. For one run; copies are the same one.
 class equal_batches {

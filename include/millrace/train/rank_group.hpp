@@ -32,9 +32,10 @@ using gather_words = std::function<void(std::span<const std::uint64_t> mine, std
 /// A number that must be equal on all ranks, and its name for the error if it is not.
 class rank_setting {
  public:
-  std::string name;         ///< the same on all ranks
-  std::uint64_t value = 0;  ///< what is compared
-  /// What the error shows in place of the number: of a digest, what it is the digest of. The last 256 bytes are shown.
+  std::string name;         ///< equal on all ranks
+  std::uint64_t value = 0;  ///< the number that is compared
+  /// Shown by the error in place of the number: for a digest, the text that it is the digest of. The last 256 bytes are
+  /// shown.
   std::string text = {};
 };
 
@@ -90,23 +91,23 @@ class rank_group {
   /// Which process this is, of how many.
   const rank& process() const noexcept;
 
-  /// The same group, in which `processes` neighbours (0 to n-1, n to 2n-1, ...) take the same samples: those that share
-  /// one replica of the model, by tensor or pipeline parallelism. All of them still take part in comparisons.
-  /// configuration_error unless it divides the processes.
+  /// A group with these processes, in which `processes` neighbours (0 to n-1, n to 2n-1, ...) take the same samples:
+  /// those that share one replica of the model, by tensor or pipeline parallelism. All of them still take part in
+  /// comparisons. configuration_error unless it divides the processes.
   rank_group replicas(std::uint32_t processes) const;
-  /// The same, where neighbours are not those that share a replica: this process belongs to replica `index` of `of`.
+  /// For replicas that are not neighbours: this process belongs to replica `index` of `of`.
   rank_group replica(std::uint32_t index, std::uint32_t of) const;
 
   /// Collective: the words of all processes, in their order. Waits on the calling thread, so not for a loop's thread.
   /// `purpose` is a literal that must be the same on all: an error names a process that gathers something else.
   MILLRACE_COROUTINE std::vector<std::uint64_t> gather_now(std::vector<std::uint64_t> words,
                                                            const char* purpose = "words") const;
-  /// The same, by the store, on the loop that awaits it. Counts from the call on: all processes call in the same order
+  /// Gathers by the store, on the loop that awaits it. Counts from the call on: all processes call in the same order
   /// and may await in another. Dropping it gives up; the others wait for this process until their time is up.
   /// usage_error for a group by a function.
   MILLRACE_COROUTINE task<std::vector<std::uint64_t>> gather(std::vector<std::uint64_t> words,
                                                              const char* purpose = "words") const;
-  /// Whether gather() works: the group is by the store, or of one process.
+  /// True if gather() works: the group is by the store, or of one process.
   bool by_store() const noexcept;
 
   /// Collective: compares numbers of the program, with the same names on all ranks, in the same order. Throws a
@@ -120,7 +121,7 @@ class rank_group {
 };
 
 namespace detail {
-/// What epochs() gives to its stream, so that a run that is asked to stop does so on all ranks: stream::of_ranks().
+/// Given by epochs() to its stream, so that a run that is asked to stop does so on all ranks: stream::of_ranks().
 template <class = void>  // gather() names a coroutine, and is virtual: see MILLRACE_COROUTINE
 class basic_group_words final : public rank_words {
  public:

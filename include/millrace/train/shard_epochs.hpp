@@ -28,7 +28,7 @@ struct shard_epochs_options {
   std::uint64_t epochs = 1;       ///< how many, from first_epoch on
   std::uint64_t first_epoch = 0;  ///< its number
   millrace::rank rank = {};       ///< which of how many
-  /// What gives several ranks equally many batches; copied. Null: see .uneven.
+  /// Gives several ranks equally many batches; copied. Null: see .uneven.
   const equal_batches* equal = nullptr;
   /// Several ranks, and each takes as many batches as its shards hold: for work in which no rank waits for the others.
   bool uneven = false;

@@ -17,7 +17,7 @@
 namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
-/// What default_bytes() is at most, for default_tracks() or for others.
+/// The maximum of default_bytes(), for default_tracks() or for others.
 constexpr std::size_t most_bytes(bool default_tracks) noexcept { return default_tracks ? 256 * MiB : 1 * GiB; }
 }  // namespace detail
 
@@ -55,9 +55,9 @@ std::string default_tracks_advice(const index_set& indexes, const order_options&
 /// single samples, with the number of tracks that would fit; empty where all is well.
 std::string tracks_advice(std::uint64_t samples, const order_options& order, std::uint64_t world);
 
-/// A sentence where epochs_options::bytes of memory hold so little of the slices that a rank has open that it makes
-/// more than twice the requests that whole slices take, or reads more than 1.25 times the bytes: what it costs, how
-/// many bytes would hold them, and which number of tracks would fit. Empty where all is well.
+/// A sentence if epochs_options::bytes of memory hold so little of the slices that a rank has open that it makes more
+/// than twice the requests that whole slices take, or reads more than 1.25 times the bytes: the cost, the bytes that
+/// would hold them, and a number of tracks that would fit. Empty where all is well.
 std::string bytes_advice(const index_set& indexes, const order_options& order, std::uint64_t world,
                          const epochs_options& reading);
 

@@ -21,17 +21,18 @@ inline constexpr std::size_t most_lines_said = 1024;
 /// still log while the program ends.
 inline constinit std::atomic<std::uint64_t> lines_said[most_lines_said + 1]{};
 
-/// Whether this process logs `line` for the first time. For facts about the process rather than about one pipeline: a
-/// training makes a pipeline for every epoch, and must not log the same line a thousand times. Thread-safe: one of
-/// several concurrent callers gets true. Once most_lines_said are remembered, new ones get false, and a last line in
-/// the log of the process says so: a training over damaged data must not fill a disk with lines that are said once.
+/// Returns true if this process logs `line` for the first time. For facts about the process rather than about one
+/// pipeline: a training makes a pipeline for every epoch, and must not log the same line a thousand times. Thread-safe:
+/// one of several concurrent callers gets true. Once most_lines_said are remembered, new ones get false, and a last
+/// line in the log of the process says so: a training over damaged data must not fill a disk with lines that are said
+/// once.
 bool first_time(std::string_view line) noexcept;
 
-/// Logs what is unusual about the data at `at`, if it is the first line of that `kind`. In the log of the process:
+/// Logs an unusual property of the data at `at`, if it is the first line of that `kind`. In the log of the process:
 /// callers run on any thread and know no runtime whose log they could use.
 void say_first(std::string_view kind, const std::string& text, const where& at);
 
-/// Logs what an error says, with its place as fields, in the log of the process.
+/// Logs an error's text, with its place as fields, in the log of the process.
 void log_error_line(log_level level, const error& e);
 
 // ---------------------------------------------------------------------------------------------------------------------

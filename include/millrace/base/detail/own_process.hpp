@@ -17,7 +17,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// A word that is 0 in a child of fork(2), whatever it was in the parent (MADV_WIPEONFORK, Linux 4.14); null where the
+/// A word that is 0 in a child of fork(2), whatever it was in the parent (MADV_WIPEONFORK, Linux 4.14); null if the
 /// kernel has none.
 inline std::atomic<pid_t>* word_of_process() noexcept {
   static std::atomic<pid_t>* const word = []() noexcept -> std::atomic<pid_t>* {
@@ -31,7 +31,7 @@ inline std::atomic<pid_t>* word_of_process() noexcept {
   return word;
 }
 
-/// getpid(2), without a system call where the kernel has the above.
+/// getpid(2), without a system call if the kernel has the above.
 inline pid_t process_id() noexcept {
   std::atomic<pid_t>* const word = word_of_process();
   if (MILLRACE_UNLIKELY(word == nullptr)) return ::getpid();

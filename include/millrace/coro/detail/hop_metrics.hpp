@@ -11,9 +11,9 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The metrics of one generator: what its promise reports of each hop to the generator's stage_record, and to that of
-/// its consumer. A generator has a record of its own if it has a name, as stages have; without one it counts as part of
-/// its consumer's stage, and nothing is reported.
+/// The metrics of one generator: its promise reports each hop to the generator's stage_record, and to that of its
+/// consumer. A generator has a record of its own if it has a name, as stages have; without one it counts as part of its
+/// consumer's stage, and nothing is reported.
 ///
 /// A hop in a turn that is measured switches the executor's clock to the stage and back, and reports when the generator
 /// was asked and when it answered. In a turn that is not (see metrics_clock) times would only grow by zeros: there an
@@ -41,7 +41,7 @@ class hop_metrics {
   // ---- at each hop, if metrics are kept at all
 
   void asked_by(const promise_base& consumer) noexcept { consumer_ = consumer.stage(); }
-  /// Whether the generator has a record of its own, beside its consumer's.
+  /// True if the generator has a record of its own, beside its consumer's.
   bool reports(const promise_base& self) const noexcept {
     return self.stage() != nullptr && self.stage() != consumer_;
   }
@@ -122,8 +122,8 @@ class hop_metrics {
   std::int64_t named_ns_ = 0;
   stage_record* consumer_ = nullptr;
   bool is_asked_ = false;        // as the record knows: asked, and not answered
-  bool has_yielded_ = false;     // the same: an item, and not asked since
-  bool consumer_waits_ = false;  // the same
+  bool has_yielded_ = false;     // an item, and not asked since
+  bool consumer_waits_ = false;  // likewise
 };
 
 }  // namespace millrace::detail

@@ -14,11 +14,11 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The orientation, 1 to 8, that EXIF data (a TIFF header and its directory; CIPA DC-008) give an image, with the
 /// prefix "Exif\0\0" or without it. The number may be of any numeric type: cameras write SHORT, as the standard says,
-/// and programs LONG and others. 1 where the number is none of these, 0 where the data give none or are damaged.
+/// and programs LONG and others. 1 if the number is none of these, 0 if the data give none or are damaged.
 int exif_orientation(std::string_view data) noexcept;
 
-/// The same of an XMP packet (tiff:Orientation as an attribute or an element), which counts where EXIF gives none; 0
-/// where the packet gives none.
+/// The orientation of an XMP packet (tiff:Orientation as an attribute or an element), which counts if EXIF gives none;
+/// 0 if the packet gives none.
 int xmp_orientation(std::string_view packet) noexcept;
 
 /// How a stored image is turned upright: first mirrored, then transposed.
@@ -49,7 +49,7 @@ class image_source {
   image_source& operator=(const image_source&) = delete;
   virtual ~image_source() = default;
 
-  /// Reads the header. The data must stay until close(). `tolerant`: corrupt data are no error where the format has a
+  /// Reads the header. The data must stay until close(). `tolerant`: corrupt data are no error if the format has a
   /// way to go on.
   virtual void open(const bytes& data, bool tolerant) = 0;
   /// Begins to decode at 1/denominator of the size (only for sources with reduces()), for rows of that range at least,
@@ -57,25 +57,24 @@ class image_source {
   /// one is: not after wanted.left.
   virtual void begin(int denominator, const pixel_range& wanted, int& first, int& pixels) = 0;
   /// The next row, from wanted.top on: four bytes a pixel, red, green, blue and one that means nothing; without the
-  /// fourth where `packed`.
+  /// fourth if `packed`.
   virtual void read_row(std::uint8_t* row) = 0;
   /// No more rows are wanted. Throws when the rows that were read were corrupt.
   virtual void finish() = 0;
   /// Drops the data. After an error, too.
   virtual void close() noexcept = 0;
-  /// Whether begin() takes denominators 2, 4 and 8.
+  /// True if begin() takes denominators 2, 4 and 8.
   virtual bool reduces() const noexcept { return false; }
-  /// Whether the image that is open can have packed rows.
+  /// True if the open image can have packed rows.
   virtual bool packs() const noexcept { return false; }
 
-  bool packed = false;        ///< rows of three bytes a pixel: to be set before begin(), only where packs()
+  bool packed = false;        ///< rows of three bytes a pixel: to be set before begin(), only if packs()
   int width = 0, height = 0;  ///< as stored
   int orientation = 1;        ///< as EXIF counts
-  bool plain_jpeg = false;    ///< see undecoded_image, but for what is to be turned
-  /// What is wrong with the data that cost no pixel; null: nothing, as far as they have been read. Valid until the next
-  /// open().
+  bool plain_jpeg = false;    ///< see undecoded_image; whatever its orientation
+  /// A fault of the data that cost no pixel; null: none, as far as they have been read. Valid until the next open().
   const char* oddity = nullptr;
-  const char* oddity_kind = nullptr;  ///< the same for all of a kind; constant
+  const char* oddity_kind = nullptr;  ///< equal for all of a kind; constant
 };
 
 /// Once for each kind.

@@ -26,7 +26,7 @@ class tiff_numbers {
     }
     return value;
   }
-  /// The first value of a directory's entry; 0 where it has none or is no number. Numbers below 0 and fractions come
+  /// The first value of a directory's entry; 0 if it has none or is no number. Numbers below 0 and fractions come
   /// out as no orientation.
   double value_of(std::size_t entry) const noexcept {
     const std::uint64_t type = at(entry + 2, 2);
@@ -43,8 +43,8 @@ class tiff_numbers {
   }
 
  private:
-  /// Of the types that hold numbers (TIFF 6.0, section 2; IFD and LONG8 of its supplements), in bytes. BYTE, ASCII and
-  /// UNDEFINED hold bytes: Pillow does not take them for a number either.
+  /// Sizes of the types that hold numbers (TIFF 6.0, section 2; IFD and LONG8 of its supplements), in bytes. BYTE,
+  /// ASCII and UNDEFINED hold bytes: Pillow does not take them for a number either.
   static std::size_t size_of_type(std::uint64_t type) noexcept {
     constexpr std::uint8_t sizes[] = {0, 0, 0, 2, 4, 8, 1, 0, 2, 4, 8, 4, 8, 4, 0, 0, 8};
     return type < sizeof sizes ? sizes[type] : 0;

@@ -25,9 +25,9 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// A JPEG, by libjpeg-turbo. Of the rows and columns that are not wanted only the entropy coding is read, of rows
-/// after the last one nothing. A warning of libjpeg's is an error where pixels were lost (corrupt or missing data),
-/// unless that is tolerated; where none was, it is an oddity.
+/// A JPEG, by libjpeg-turbo. Rows and columns that are not wanted are only entropy-decoded; rows after the last one are
+/// not read. A warning of libjpeg's is an error if pixels were lost (corrupt or missing data), unless that is
+/// tolerated; if none was, it is an oddity.
 class jpeg_source final : public image_source {
  public:
   jpeg_source();
@@ -77,7 +77,7 @@ class jpeg_source final : public image_source {
     return state_.jpeg_color_space == JCS_CMYK || state_.jpeg_color_space == JCS_YCCK;
   }
   void warn(j_common_ptr s) noexcept;
-  /// Whether the warning that is being said tells of no pixel that was lost.
+  /// True if the present warning reports no lost pixel.
   bool loses_nothing(j_common_ptr s) noexcept;
   bool has_means() const noexcept;
   void read_orientation();

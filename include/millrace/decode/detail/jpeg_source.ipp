@@ -86,11 +86,11 @@ MILLRACE_INLINE bool jpeg_source::loses_nothing(j_common_ptr s) noexcept {
       return d.Ah == 0;
     }
     default:
-      return false;  // missing, cut or contradictory data, and what later versions may warn of
+      return false;  // missing, cut or contradictory data, and warnings of later versions
   }
 }
 
-/// Of a progressive JPEG, all of which has been read.
+/// For a progressive JPEG that was read to its end: true if it has the means of all components.
 MILLRACE_INLINE bool jpeg_source::has_means() const noexcept {
   for (int c = 0; state_.coef_bits != nullptr && c < state_.num_components; ++c) {
     if (state_.coef_bits[c][0] < 0) return false;
@@ -130,7 +130,7 @@ MILLRACE_INLINE void jpeg_source::begin(int denominator, const pixel_range& want
   if (means_late_ && !tolerant_ && !has_means()) {
     throw decode_error("the JPEG is corrupt: the scan with the means of its blocks is missing");
   }
-  // What the smoothing of colours makes of a pixel depends on its neighbours.
+  // A pixel whose colours are smoothed depends on its neighbours.
   constexpr int beside = 2;
   const auto all = static_cast<int>(state_.output_width);
   auto offset = static_cast<JDIMENSION>(std::max(0, wanted.left - beside));

@@ -20,10 +20,10 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A PNG, by libspng: of any colour type and depth, with its alpha channel or transparent colour left out, as Pillow's
 /// convert("RGB") does it; of 16 bits the upper 8. Rows above those that are wanted are decoded, those below are not;
-/// of an interlaced image all are. Of an animation it is the default image.
+/// of an interlaced image all are. An animation gives its default image.
 ///
-/// libspng is given the chunks that make the pixels and no other: texts, profiles and what else may stand before them
-/// cost no memory, whatever their number and size, and their faults are none of the image's.
+/// libspng is given the chunks that make the pixels and no other: texts, profiles and other chunks cost no memory,
+/// whatever their number and size, and their faults are none of the image's.
 class png_source final : public image_source {
  public:
   png_source() = default;
@@ -55,7 +55,7 @@ class png_source final : public image_source {
     std::string_view body() const noexcept { return all.substr(8, all.size() - 12); }
     void check_sum() const;
   };
-  /// What libspng reads, as one file.
+  /// The parts of the file that libspng reads, as one file.
   class pieces {
    public:
     static int read(spng_ctx*, void* self, void* to, std::size_t size) noexcept;
@@ -63,7 +63,7 @@ class png_source final : public image_source {
   };
 
   static std::uint32_t number(std::string_view text, std::size_t at) noexcept;
-  /// Throws where there is no whole chunk. `before`: the name of the one that stands there.
+  /// Throws if there is no whole chunk. `before`: the name of the one that stands there.
   static chunk chunk_at(std::string_view file, std::size_t at, std::string_view before);
   [[noreturn]] static void refuse(const std::string& why) { throw decode_error(std::string(header) + ": " + why); }
   static std::string named(const chunk& c) {
@@ -72,12 +72,12 @@ class png_source final : public image_source {
 
   /// The chunks that the image needs, before its data and with them.
   void select(std::string_view file);
-  /// As many colours as the image can have; what stands after them is left out, as in Pillow.
+  /// Takes as many colours as the image can have; further ones are left out, as in Pillow.
   void take_palette(std::string_view colours, int depth);
   /// Keeps one that may say how the image is turned.
   void keep(const chunk& c);
   int stated_orientation() const;
-  /// Of tEXt, zTXt and iTXt, unpacked; empty where it cannot be.
+  /// The text of tEXt, zTXt and iTXt, unpacked; empty if it cannot be.
   static std::string text_of(const chunk& c);
 
   static void check(int result, const char* what) {

@@ -93,7 +93,7 @@ MILLRACE_INLINE void png_source::select(std::string_view file) {
   }
   if (indexed && stream_.left[1].empty()) refuse("its colours are numbers of a palette, and it has none");
   stream_.left[2] = file.substr(c.at);
-  // What stands after the pixels is read for the orientation alone: its faults are none of theirs.
+  // Chunks after the pixels are read for the orientation alone: their faults do not count.
   for (std::size_t at = c.at + c.all.size(); at + 12 <= file.size(); at += c.all.size()) {
     const std::size_t size = number(file, at);
     if (size > file.size() - at - 12) break;
@@ -149,7 +149,8 @@ MILLRACE_INLINE std::string png_source::text_of(const chunk& c) {
   return std::string(text.text, text.length);
 }
 
-/// As Pillow has it: eXIf, else the profile that ImageMagick writes in hexadecimal digits; and XMP where neither says.
+/// The orientation as Pillow has it: eXIf, else the profile that ImageMagick writes in hexadecimal digits; and XMP if
+/// neither has one.
 MILLRACE_INLINE int png_source::stated_orientation() const {
   int stated = 0;
   if (!exif_.all.empty()) {

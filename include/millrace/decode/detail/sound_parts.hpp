@@ -15,10 +15,10 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 enum class audio_kind : std::uint8_t { unknown, wav, flac, ogg, mp3, aiff, au, caf, w64 };
 
-/// What a file is by its first bytes, or those after an ID3 tag. `wav` is RIFF, RIFX and RF64.
+/// The kind of a file by its first bytes, or those after an ID3 tag. `wav` is RIFF, RIFX and RF64.
 audio_kind audio_kind_of(std::string_view file) noexcept;
 
-/// How long the ID3v2 tags (id3.org, id3v2.4.0-structure, 3.1) are that the text begins with; more than all of it where
+/// How long the ID3v2 tags (id3.org, id3v2.4.0-structure, 3.1) are that the text begins with; more than all of it if
 /// the last one is cut.
 std::size_t id3_size(std::string_view text) noexcept;
 
@@ -41,23 +41,23 @@ class mpeg_frame {
 
   static std::optional<mpeg_frame> at(std::string_view file, std::size_t place) noexcept;
 
-  /// Where a header of the whole recording (Xing, Info) stands in it: after the side information.
+  /// The offset of a header of the whole recording (Xing, Info) in the frame: after the side information.
   std::size_t side_end() const noexcept { return 4 + (first_version ? (mono ? 17 : 32) : (mono ? 9 : 17)); }
   bool same_stream(const mpeg_frame& f) const noexcept {
     return first_version == f.first_version && mono == f.mono && rate == f.rate;
   }
 };
 
-/// What the frame that an encoder puts before a recording says of it.
+/// The description of a recording in the frame that an encoder puts before it.
 class mpeg_header {
  public:
   std::optional<std::uint64_t> frames;  ///< of the recording, this one not counted, if it says so
   std::optional<std::uint64_t> bytes;   ///< of the recording, with this one
-  /// Where in the file the number stands, if it is one that libmpg123 reads, and says what it is to leave out at both
+  /// The offset in the file of the number of frames, if libmpg123 reads it and it has the values to leave out at both
   /// ends; else 0.
   std::size_t frames_at = 0;
 
-  /// Nothing where the frame is sound.
+  /// Nothing if the frame is sound.
   static std::optional<mpeg_header> of(std::string_view file, std::size_t place, const mpeg_frame& frame) noexcept;
 };
 
@@ -84,8 +84,8 @@ class sound_part {
 class sound_parts {
  public:
   std::vector<sound_part> parts;     ///< one after the other they are the recording
-  std::string fault;                 ///< what is missing or damaged; empty: nothing, as far as the format tells
-  const char* guess = nullptr;       ///< what could not be verified; null: nothing
+  std::string fault;                 ///< the missing or damaged part; empty: none, as far as the format tells
+  const char* guess = nullptr;       ///< the part that could not be verified; null: none
 };
 
 sound_parts find_sound_parts(audio_kind kind, std::string_view file);

@@ -103,8 +103,8 @@ MILLRACE_INLINE std::string mpeg_lead_in(std::string_view first, const mpeg_fram
   header[1] = static_cast<char>(header[1] | 1);     // without a checksum
   header[2] = static_cast<char>((static_cast<unsigned char>(header[2]) & 0x0c) | bitrate << 4);
   const std::size_t size = mpeg_frame::at(header, 0)->size;
-  // libmpg123 leaves out the 529 values by which its filters are late. A silent frame stands before the others, and the
-  // tag (LAME's: 12 bits of what precedes the sound, 12 of what follows it) says that it is what is to be left out.
+  // libmpg123 leaves out the 529 values by which its filters are late. A silent frame is put before the others, and the
+  // tag (LAME's: 12 bits for the values before the sound, 12 for those after it) marks it as one to leave out.
   constexpr unsigned late = 529;
   const unsigned before = (frame.first_version ? 1152 : 576) - late;
   const auto put = [](std::string& text, std::uint64_t value, int bytes) {
@@ -156,8 +156,8 @@ inline void put_sound_number(std::string& text, std::size_t at, std::size_t size
   for (std::size_t i = 0; i < size; ++i) text[at + (big ? size - 1 - i : i)] = static_cast<char>(value >> 8 * i & 0xff);
 }
 
-/// Whether a length, for which there is not enough data, is what programs write that do not know it, as pipes do not:
-/// all ones (ffmpeg, AU), 2^31 and what lies just below (arecord 0x80000000, SoX 0x7ffff000, GStreamer 0x7fff0000,
+/// True if a length, for which there is not enough data, is one that programs write that do not know it, as pipes do
+/// not: all ones (ffmpeg, AU), 2^31 and a little less (arecord 0x80000000, SoX 0x7ffff000, GStreamer 0x7fff0000,
 /// rounded to frames and less headers), SoX's 0x7f000000 of AIFF, 0xffffffff less headers; of 64 bits, half the range
 /// and more.
 inline bool is_unknown_length(std::uint64_t size) noexcept {
@@ -174,7 +174,7 @@ inline constexpr std::size_t most_sound_parts = 10000;
 /// How chunks stand in a file: name, size and body, one after the other.
 class chunk_format {
  public:
-  std::size_t first;          ///< where they begin
+  std::size_t first;          ///< offset of the first
   std::size_t name;           ///< how long a name is
   std::size_t size;           ///< how long a size is
   bool big_endian;
@@ -183,7 +183,7 @@ class chunk_format {
   std::string_view data;      ///< the name of the one with the sound, or how it begins
 
   std::size_t head() const noexcept { return name + size; }
-  /// Of the body of the chunk at `at`.
+  /// The size of the body of the chunk at `at`.
   std::uint64_t body(std::string_view file, std::size_t at) const noexcept {
     const std::uint64_t n = sound_number(file, at + name, size, big_endian);
     return !with_head ? n : n < head() ? 0 : n - head();
@@ -191,7 +191,7 @@ class chunk_format {
   std::size_t next(std::size_t at, std::size_t body_size) const noexcept {
     return at + (head() + body_size + aligned - 1) / aligned * aligned;
   }
-  /// Whether nothing but chunks stands there, up to the end.
+  /// True if there are only chunks from there to the end.
   bool chunks_from(std::string_view file, std::size_t at) const noexcept {
     while (at + head() <= file.size()) {
       for (const char c : file.substr(at, 4)) {
@@ -328,7 +328,7 @@ inline void find_au_part(std::string_view file, sound_parts& out) {
 /// The header of a FLAC's frame (RFC 9639).
 class flac_frame {
  public:
-  std::uint64_t first = 0;  ///< its number, or of its first value where blocks differ in length
+  std::uint64_t first = 0;  ///< its number, or of its first value if blocks differ in length
   std::uint64_t block = 0;  ///< values of each channel
   bool varies = false;
 
@@ -368,7 +368,7 @@ class flac_frame {
   }
 };
 
-/// How many values of each channel a FLAC has, by its last frame, where these are more than `said`; else 0. `sound`:
+/// How many values of each channel a FLAC has, by its last frame, if these are more than `said`; else 0. `sound`:
 /// the place of its first frame.
 inline std::uint64_t flac_values_beyond(std::string_view file, std::size_t sound, std::uint64_t said) {
   constexpr std::size_t most_frame = 1 << 20;
@@ -539,7 +539,7 @@ class mpeg_parts {
     if (first == none) {
       return fault(begun || at >= file_.size() ? "cut short" : "without a frame of MPEG audio, layer III");
     }
-    if (begun && begun->same_stream(*mpeg_frame::at(file_, first))) first = at;  // what follows that one is damaged
+    if (begun && begun->same_stream(*mpeg_frame::at(file_, first))) first = at;  // damage after that one
     if (first != at) out_.guess = "bytes before its first frame are no tag, and left out";
     at = first;
     while (at < file_.size() && out_.parts.size() <= most_sound_parts) {
@@ -589,7 +589,7 @@ class mpeg_parts {
       bytes_ = 0;
       head_.clear();
     } else if (at != end_) {
-      head_ += file_.substr(begin_, end_ - begin_);  // what stands between is left out
+      head_ += file_.substr(begin_, end_ - begin_);  // the bytes between are left out
       begin_ = at;
     }
     if (!header) ++count_;

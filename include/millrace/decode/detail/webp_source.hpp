@@ -22,7 +22,7 @@
 namespace millrace::inline MILLRACE_ABI::detail {
 
 /// A WebP, by libwebp: with loss or without, its alpha channel left out. Colours of pixels that are not wanted are not
-/// made. Of an animation it is the first frame, as its canvas shows it.
+/// made. An animation gives its first frame, as its canvas shows it.
 class webp_source final : public image_source {
  public:
   MILLRACE_INLINE void open(const bytes& data, bool) override;
@@ -41,7 +41,7 @@ class webp_source final : public image_source {
   static void check(VP8StatusCode status, const char* what);
   void decode_first_frame();
 
-  /// That of the chunk "EXIF", wherever it stands (RFC 9649, section 2.7), else of "XMP ".
+  /// The orientation of the chunk "EXIF", wherever it stands (RFC 9649, section 2.7), else of "XMP ".
   static int orientation_of(std::string_view file) noexcept;
 
   const std::uint8_t* data_ = nullptr;

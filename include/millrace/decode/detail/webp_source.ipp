@@ -61,7 +61,7 @@ MILLRACE_INLINE void webp_source::begin(int, const pixel_range& wanted, int& fir
   next_ = static_cast<std::size_t>(wanted.top - top);
 }
 
-/// The frame may be a part of the canvas; what lies beside it is black.
+/// The frame may be a part of the canvas; the rest is black.
 MILLRACE_INLINE void webp_source::decode_first_frame() {
   WebPAnimDecoderOptions options;
   if (WebPAnimDecoderOptionsInit(&options) == 0) throw decode_error("the installed libwebp is of another version");

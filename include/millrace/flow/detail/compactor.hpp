@@ -14,7 +14,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The item as it should be kept for long: what `compact_slices(item)` returns (see data/item.hpp), or else the item.
+/// The item as it should be kept for long: the result of `compact_slices(item)` (see data/item.hpp), or else the item.
 template <class T>
 T compacted(T&& item) {
   static_assert(!std::is_reference_v<T>);
@@ -66,7 +66,7 @@ class slab_density {
   };
 
   seen& find(const bytes& slice) noexcept;
-  /// Whether at least half of what the source has given since comes here, where it counts that.
+  /// True if the source counts the bytes that it yields, and at least half of them have come here since.
   bool shows_what_is_given(const bytes& slice, std::size_t size) noexcept;
 
   seen slabs_[16];
@@ -83,9 +83,9 @@ class slab_density {
 /// However small a slice is, it keeps a whole slab. Neighbours in a stream lie in one slab, so that this costs nothing,
 /// unless most of the data was dropped on the way: then every label held for a batch would keep the 8 MiB that its
 /// image lay in. So items of a stream that uses less than half of its slabs are compacted before they are held: a stage
-/// then keeps about twice its bytes and a few slabs, and mostly used slabs are not copied. A source of more slabs in
-/// turn, each of which it holds until all of it has been given, counts what it gives (bytes::given()): its items are
-/// compacted only where less than half of that comes, too.
+/// then keeps about twice its bytes and a few slabs, and mostly used slabs are not copied. If a source holds several
+/// slabs in turn, each until all of it has been yielded, and counts the bytes that it yields (bytes::given()), its
+/// items are compacted only if less than half of those come, too.
 template <class T>
 class compactor {
  public:

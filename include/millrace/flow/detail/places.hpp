@@ -73,7 +73,7 @@ U entry_in_place(const F& f, [[maybe_unused]] epoch_mark mark, const char* stage
 template <class U, class F>
 inline constexpr bool has_entry_in_place = has_in_place_of<F, U> || can_be_empty<U>;
 
-/// Declares what a failure policy may do to the ranks.
+/// Declares the effect of a failure policy on the ranks.
 template <class U>
 stream<U> declare_policy(stream<U> made, const failure_policy& policy) {
   if (policy.then != on_failure::stop) return made;
@@ -90,7 +90,7 @@ stream<U> declare_reordered(stream<U> made) {
   }
 }
 
-/// Declares what a stage that calls F for items of type T does with places.
+/// Declares the effect on places of a stage that calls F for items of type T.
 template <class T, class F, class U>
 stream<U> declare_mapped(stream<U> made, const failure_policy& policy) {
   const bool skips = policy.then == on_failure::skip;  // it may leave items out

@@ -18,8 +18,8 @@
 
 /// \file
 /// How stages work ahead of their consumer. A `pump` pulls the source in a task of its own, while the stage has room. A
-/// `window` counts what the stage holds; in a `delivery_window` an item counts until the consumer has taken it. The
-/// queue of buffer() is `read_ahead`. Other stages keep what the pump gives them in a form of their own:
+/// `window` counts the items that the stage holds; in a `delivery_window` an item counts until the consumer has taken
+/// it. The queue of buffer() is `read_ahead`. Other stages keep the items of the pump in a form of their own:
 /// map_concurrent() keeps running tasks, interleave() open sources, untar() and lines() objects being unpacked.
 
 namespace millrace::inline MILLRACE_ABI::detail {
@@ -33,7 +33,7 @@ class generator_context : public coroutine_context {
   explicit generator_context(generator_promise<T>& promise) noexcept
       : coroutine_context(promise.context()), promise_(&promise) {}
 
-  /// Whether the consumer has not yet taken the item that was yielded last. It takes it as soon as it runs, unless it
+  /// True if the consumer has not yet taken the item that was yielded last. It takes it as soon as it runs, unless it
   /// dropped its next() before the item came.
   bool holds_item() const noexcept { return promise_->has_item(); }
 
@@ -61,7 +61,7 @@ class this_generator {
   }
 };
 
-/// Counts what a stage holds, in items and bytes, against its bound.
+/// Counts the items and bytes that a stage holds, against its bound.
 ///
 /// There is room for one more item while both bounds allow it. The size of the next item is not known before it comes,
 /// so room in bytes means room for the largest item so far: the bound in bytes is exceeded only by an item larger than
@@ -74,7 +74,7 @@ class window {
     if (items_ == 0) return true;
     return items_ < max_items_ && bytes_ <= max_bytes_ && largest_ <= max_bytes_ - bytes_;
   }
-  /// Where there is no room: whether the number of items is the reason, and not their bytes.
+  /// Called if there is no room: true if the number of items is the reason, and not their bytes.
   bool full_by_number() const noexcept { return items_ >= max_items_; }
   void add(std::size_t bytes) noexcept {
     ++items_;
@@ -101,7 +101,7 @@ class window {
   std::size_t largest_ = 0;
 };
 
-/// The bytes that a stage with a window of `items` items of these types declares: its bound where sizes are known.
+/// The bytes that a stage with a window of `items` items of these types declares: its bound if sizes are known.
 template <class... Types>
 constexpr std::size_t declared_bytes(std::size_t items, std::size_t bytes) noexcept {
   if ((counts_bytes_v<Types> || ...)) return bytes;
@@ -121,7 +121,7 @@ class delivery_window : public window {
     remove_taken();
     return window::room();
   }
-  /// Notified when there may be room; by the stage too, where it removes or resizes an item itself.
+  /// Notified when there may be room; by the stage too, if it removes or resizes an item itself.
   notifier& freed() noexcept { return freed_; }
 
   /// An item of `bytes` is about to be yielded. A task that waits for room runs after the consumer has taken it.
@@ -153,7 +153,7 @@ class delivery_window : public window {
 ///
 /// The pulling ends with the source, by stop(), or by an exception of the source or of take(). The source is then
 /// dropped at once. Destroying the pump stops it wherever it is. Declare it as the owner's last member, and the source
-/// before what the owner keeps of it: the pump goes first, the source last.
+/// before the items that the owner keeps of it: the pump goes first, the source last.
 template <class T, class Owner>
 class pump {
  public:
@@ -171,9 +171,9 @@ class pump {
     freed_.notify();
   }
   bool ended() const noexcept { return ended_; }
-  /// The exception that ended the source, once; null where it ended without one.
+  /// The exception that ended the source, once; null if it ended without one.
   std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
-  /// Throws that, where there is one.
+  /// Throws that, if there is one.
   void rethrow() {
     if (error_) std::rethrow_exception(take_error());
   }
@@ -226,7 +226,7 @@ class read_ahead {
   bool has_item() const noexcept { return !queue_.empty(); }
   /// The source has ended; items may still be queued.
   bool ended() const noexcept { return pump_.ended(); }
-  /// After the last item: what the source threw. See pump.
+  /// After the last item: throws the exception of the source. See pump.
   void rethrow() { pump_.rethrow(); }
   std::exception_ptr take_error() noexcept { return pump_.take_error(); }
 

@@ -25,7 +25,7 @@ class socket_address {
       : size_(size <= sizeof bytes_ ? static_cast<unsigned char>(size) : 0) {
     std::memcpy(bytes_, &of, size_);
   }
-  /// Of numbers, as libcurl writes them; none if these are not.
+  /// Parses numbers, as libcurl writes them; empty if these are not.
   socket_address(const char* ip, int port) noexcept;
   explicit operator bool() const noexcept { return size_ != 0; }
   friend bool operator==(const socket_address& a, const socket_address& b) noexcept {
@@ -101,7 +101,7 @@ class addresses {
     unsigned count = 0;   // 0: none
     unsigned others = 0;  // requests to other addresses of the server that have succeeded since the first
   };
-  /// What the reads from one address took, in a round: sums of logarithms.
+  /// Times of the reads from one address, in a round: sums of logarithms.
   struct reads {
     socket_address address;
     double first = 0, pace = 0;     // seconds; seconds for a MiB

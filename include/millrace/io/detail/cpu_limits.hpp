@@ -8,7 +8,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What limits the CPUs of a process.
+/// Limits of the CPUs of a process.
 struct cpu_limits {
   unsigned machine = 1;     ///< CPUs that are online
   unsigned affinity = 1;    ///< those in the process's affinity mask
@@ -19,10 +19,11 @@ struct cpu_limits {
 };
 
 /// The cpuset and the quota of the process's cgroups, of version 1, 2 or both, from the files below `root` ("" for the
-/// real ones): proc/self/cgroup, proc/self/mountinfo, and what is mounted there. What cannot be read limits nothing.
+/// real ones): proc/self/cgroup, proc/self/mountinfo, and the hierarchies mounted there. A file that cannot be read
+/// limits nothing.
 cpu_limits cgroup_limits(const std::string& root);
 
-/// Those of this process, now. Reads some ten small files: not for a hot path.
+/// The present limits of this process. Reads some ten small files: not for a hot path.
 cpu_limits limits_of_process();
 
 /// How many CPUs each of `ranks` processes on the machine may count on, at least one. Quota and cpuset are shared by

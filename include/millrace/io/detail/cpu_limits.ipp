@@ -58,7 +58,7 @@ inline unsigned count_of_cpu_list(std::string_view list) {
   return static_cast<unsigned>(count);
 }
 
-/// CPUs of "150000 100000": quota and period in microseconds. 0 for "max", -1 and what is not a quota.
+/// CPUs of "150000 100000": quota and period in microseconds. 0 for "max", -1 and text that is not a quota.
 inline double quota_of(const std::string& text) {
   char* rest = nullptr;
   const long long quota = std::strtoll(text.c_str(), &rest, 10);
@@ -84,7 +84,7 @@ inline std::string unescaped_mount_point(std::string_view text) {
 struct cgroup_place {
   bool version_2;
   bool cpu, cpuset;    // the controllers of version 1; both for version 2
-  std::string top;     // where it is mounted
+  std::string top;     // the path that it is mounted on
   std::string inside;  // the process's path below it: empty or "/a/b"
 };
 

@@ -20,14 +20,14 @@ struct numa_node {
 };
 
 /// The nodes that have CPUs, each with those in `mask`, from the files in `root`/sys/devices/system/node (`root` is ""
-/// for the real ones). Empty where these do not exist.
+/// for the real ones). Empty if these do not exist.
 std::vector<numa_node> numa_nodes(const std::string& root, const cpu_set_t& mask);
 
 /// The number of the node to which a device on the PCI bus is attached, by its address, "0000:3b:00.0", in upper or
 /// lower case. -1 if the kernel does not know, as in many virtual machines, or if there is no such device.
 int numa_node_of_device(const std::string& root, const std::string& address);
 
-/// What decides where a rank's threads are kept.
+/// The inputs of place_threads().
 struct place_wanted {
   int node = -1;             ///< a number that the program has chosen; -1: automatic
   unsigned ranks = 1;        ///< on the machine
@@ -37,13 +37,13 @@ struct place_wanted {
   int device_node = -1;      ///< that device's node; -1: not known
 };
 
-/// Where a rank's threads are kept.
+/// The place of a rank's threads.
 struct thread_place {
-  bool kept = false;       ///< whether they are kept on `cpus`; if not, their affinity is left alone
+  bool kept = false;       ///< threads are kept on `cpus`; if not, their affinity is left alone
   cpu_set_t cpus{};        ///< within the mask that the nodes were read with
   cpu_limits limits = {};  ///< with the CPUs of the nodes that were chosen
   std::string text = {};   ///< "on NUMA node 1 (of 2), where the device at 0000:3b:00.0 is"; empty: there is one node
-  bool remark = false;     ///< whether the text says that a device is elsewhere
+  bool remark = false;     ///< the text says that a device is elsewhere
 };
 
 /// Chooses nodes for the threads of a rank, whose affinity mask `nodes` were read with (limits.affinity).
@@ -65,9 +65,9 @@ class thread_placer {
     const std::lock_guard lock(mutex_);
     return now_;
   }
-  /// Whether follow() has a use: the place is automatic, and there are several nodes.
+  /// True if follow() can change anything: the place is automatic, and there are several nodes.
   bool follows() const noexcept { return follows_; }
-  /// The runtime uses this device. Returns whether threads are to be moved to now(). `line`: what is to be logged.
+  /// The runtime uses this device. Returns true if threads are to be moved to now(). `line`: a line for the log.
   bool follow(const std::string& device, std::string& line);
 
  private:

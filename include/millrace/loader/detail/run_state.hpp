@@ -95,7 +95,7 @@ class run_metrics {
     return sink_;
   }
 
-  /// Where the runtime's threads are: before the run begins.
+  /// Sets the placement of the runtime's threads: before the run begins.
   void placed_by(std::shared_ptr<const thread_placer> placer) noexcept { placer_ = std::move(placer); }
   void begin(std::int64_t now = monotonic_ns()) {
     static_cast<void>(sink());
@@ -116,8 +116,8 @@ class run_metrics {
   /// It got the end, or an error.
   void got_none(std::int64_t asked, std::int64_t now) noexcept;
 
-  /// What the run shares with others of its runtime; call before it begins. `loops`: how many, and whether the runtime
-  /// has chosen that.
+  /// Sets the objects that the run shares with others of its runtime; call before it begins. `loops`: how many, and
+  /// whether the runtime has chosen that.
   void share(std::shared_ptr<const store_hosts> hosts, std::shared_ptr<const http::detail::addresses> addresses,
              std::size_t loops, bool loops_by_cores) noexcept {
     hosts_ = std::move(hosts);
@@ -217,7 +217,7 @@ std::size_t prefetch_items(std::size_t prefetch) noexcept {
 /// A bounded queue from coroutines of one executor to one thread, which blocks while it is empty.
 ///
 /// Two threads that pass on item by item sleep and wake for each, which takes longer than a small item does. With
-/// capacity 0, where items are of 32 KiB at most, either side therefore wakes the other for several: the thread when
+/// capacity 0, if items are of 32 KiB at most, either side therefore wakes the other for several: the thread when
 /// it has taken half of them; the executor when it is full, or goes on to something else. A thread that waits wakes by
 /// itself after 0.2 ms, takes what there is, and where there is nothing is woken for the next one: so an item is late
 /// by that time at most, whatever the executor does meanwhile.
@@ -345,7 +345,7 @@ class blocking_queue {
   // ---- any thread
 
   /// From now on pop() gives items until it has given `items` in all, then the end; of several limits the lowest
-  /// counts. Whether it gives no more.
+  /// counts. Returns true if it gives no more.
   bool limit(std::uint64_t items) noexcept {
     {
       std::lock_guard lock(mutex_);
@@ -356,7 +356,7 @@ class blocking_queue {
     filled_.notify_all();
     return true;
   }
-  /// Whether items that were there, or might have come, are not given because of a limit.
+  /// True if items that were there, or might have come, are not given because of a limit.
   bool stopped() const noexcept {
     std::lock_guard lock(mutex_);
     return stopped_;

@@ -25,8 +25,8 @@ class run_trace {
   tracer* events() const noexcept { return tracer_; }
   std::uint32_t number() const noexcept { return number_; }
 
-  /// The file: Chrome's JSON of trace events, with what was dropped. `to`: gets it, in pieces, but for the last one,
-  /// which is returned; null: all is returned.
+  /// The file: Chrome's JSON of trace events, with the number of dropped events. `to`: gets it, in pieces, but for the
+  /// last one, which is returned; null: all is returned.
   static std::string text(const std::vector<trace_event>& events, std::uint64_t dropped, std::int64_t began,
                           std::uint32_t rank, whole_file* to = nullptr);
   /// The file of the n-th traced run of a process, by the variable: "out.json", "out.2.json", "out.rank1.json".

@@ -69,7 +69,7 @@ MILLRACE_INLINE void run_trace::end(runtime_parts& log) noexcept {
   }
 }
 
-/// Text of a trace, in pieces that are written into one string. What is the same for all events of a name and lane is
+/// Text of a trace, in pieces that are written into one string. The text that all events of a name and lane share is
 /// kept from the last time: names and lanes are few, and events are hundreds of thousands.
 class trace_text {
  public:
@@ -78,7 +78,7 @@ class trace_text {
   const std::string& pid() const noexcept { return pid_; }
   std::string& out() noexcept { return out_; }
 
-  /// ",\n{"name": ..., "tid": ..., " of an event, up to what is its own.
+  /// ",\n{"name": ..., "tid": ..., " of an event: the part before its own values.
   void head(const trace_event& e, const char* category, std::size_t tid) {
     cached& c = heads_[(reinterpret_cast<std::uintptr_t>(e.name) / 8 * 31 + tid) % most];
     if (c.name != e.name || c.category != category || c.tid != tid) {
@@ -96,7 +96,7 @@ class trace_text {
     out_ += name;
     digits(n);
   }
-  /// Of nanoseconds.
+  /// Writes nanoseconds as microseconds.
   void microseconds(std::string_view name, std::int64_t ns) {
     number(name, ns / 1000);
     const auto rest = static_cast<int>(ns % 1000);
@@ -115,7 +115,7 @@ class trace_text {
   static constexpr std::size_t most = 256;
 
   void digits(std::int64_t n) {
-    char text[20];  // of what is not negative
+    char text[20];  // of a number that is not negative
     char* at = text + sizeof text;
     do {
       *--at = static_cast<char>('0' + n % 10);

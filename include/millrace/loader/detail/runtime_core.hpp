@@ -51,7 +51,7 @@ class runtime_core final : public runtime_parts {
   }
   event_loop& loop(std::size_t i) const noexcept { return loops_[i]->loop(); }
   const runtime_options& options() const noexcept { return options_; }
-  /// What a run's metrics show of the runtime.
+  /// Adds the runtime's part to a run's metrics.
   void share_with(run_metrics& metrics) const noexcept;
   std::vector<host_stats> host_figures() const;
   /// The log line for a number of loops that the runtime has chosen; empty for one.
@@ -100,7 +100,7 @@ class runtime_core final : public runtime_parts {
 
   const own_process process_;
   const runtime_options options_;
-  const std::shared_ptr<thread_placer> placer_;  // its runs show what it says, also after the runtime's end
+  const std::shared_ptr<thread_placer> placer_;  // its runs show the placement, also after the runtime's end
   std::atomic<unsigned> share_;                  // of the machine's CPUs
   const unsigned how_many_loops_;
   std::mutex log_mutex_;

@@ -33,7 +33,7 @@ class held_signals {
   int fd() const noexcept { return fd_; }
   /// The number of a signal that has come and was not taken before; 0: none. Any thread.
   MILLRACE_INLINE int take() noexcept;
-  /// The same, without taking it.
+  /// Like take(), but the signal is not taken.
   bool came() const noexcept { return came_->load(std::memory_order_relaxed) != 0; }
 
  private:

@@ -31,7 +31,7 @@ class whole_file {
 };
 /// Writes a file as a whole.
 void replace_file(const std::string& path, const std::string& text);
-/// Appends `text` as a JSON string, with its quotes. What is no UTF-8 becomes U+FFFD.
+/// Appends `text` as a JSON string, with its quotes. Bytes that are no UTF-8 become U+FFFD.
 void append_json(std::string& out, std::string_view text);
 
 }  // namespace millrace::detail

@@ -48,8 +48,8 @@ class owned_fd {
 /// Wakes a loop that sleeps in the kernel, at no cost to a loop that does not.
 ///
 /// The handshake: the loop announces its sleep, then looks into the inbox once more (locking it), then sleeps. A sender
-/// puts its message into the inbox (locking it), then calls wake(). The one that locks second sees what the first has
-/// done, so relaxed order is enough for the flag.
+/// puts its message into the inbox (locking it), then calls wake(). The one that locks second sees the other's write,
+/// so relaxed order is enough for the flag.
 class wake_event {
  public:
   wake_event() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -91,11 +91,11 @@ class epoll_set {
 
   int fd() const noexcept { return fd_.get(); }
 
-  /// Registers `fd`, or changes its registration where `tag` is the registered one. Throws io_error (EPERM: a
+  /// Registers `fd`, or changes its registration if `tag` is the registered one. Throws io_error (EPERM: a
   /// descriptor that cannot be polled; EEXIST: it is registered with another tag) or std::bad_alloc, and registers
   /// nothing then.
   void set(int fd, unsigned events, std::uint64_t tag);
-  /// Does nothing where another tag was registered for `fd` meanwhile.
+  /// Does nothing if another tag was registered for `fd` meanwhile.
   void remove(int fd, std::uint64_t tag) noexcept;
 
   /// Waits (nullopt: for ever; not positive: not at all) and calls `visit(tag, events)` for a bounded number of events.
@@ -155,7 +155,7 @@ class watch_table {
     return static_cast<std::uint64_t>(slots_[index].generation) << 32 | index;
   }
 
-  /// Throws where a watch that is on is not one of this loop.
+  /// Throws if a watch that is on is not one of this loop.
   void check(const fd_watch& w) const {
     if (!owns(w)) misused("an fd_watch is watched by another loop");
   }

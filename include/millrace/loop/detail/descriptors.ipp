@@ -47,7 +47,7 @@ MILLRACE_INLINE void epoll_set::set(int fd, unsigned events, std::uint64_t tag) 
 
 MILLRACE_INLINE void epoll_set::remove(int fd, std::uint64_t tag) noexcept {
   if (!registered(fd, tag)) return;
-  // Fails where the descriptor was closed, as libcurl (7.88.1) closes sockets that did not get connected before it says
+  // Fails if the descriptor was closed, as libcurl (7.88.1) closes sockets that did not get connected before it says
   // so. Another thread may have its number by now, which ThreadSanitizer reports as a race: it knows of this call by
   // the C library's function only.
   ::syscall(SYS_epoll_ctl, fd_.get(), EPOLL_CTL_DEL, fd, nullptr);

@@ -11,7 +11,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// Takes a thread's right to preempt the thread that wakes it (SCHED_BATCH, sched(7)). Otherwise a training thread that
 /// takes a batch, and thereby wakes the loop, loses its core for a slice or two: at the 99th percentile it got its next
 /// batch after 5.4 ms, now after 0.03 ms (two cores, both busy). The share of the cores stays the same. A policy that
-/// the program has chosen is left alone, and so is the thread where the kernel refuses.
+/// the program has chosen is left alone, and so is the thread if the kernel refuses.
 MILLRACE_INLINE void let_waker_run(pthread_t thread) noexcept {
   int policy = 0;
   sched_param parameters{};
@@ -39,7 +39,8 @@ MILLRACE_INLINE void thread::start(const char* name, void* (*entry)(void*), void
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  // Not those that a thread raises by what it does itself: blocked, they end the program past its crash handler.
+  // Signals that a thread raises by its own instructions stay unblocked: blocked, they end the program past its crash
+  // handler.
   for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) ::sigdelset(&all, own);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread begins with the mask of its maker
   const int failed = ::pthread_create(&id_, nullptr, entry, argument);

@@ -10,9 +10,9 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The CRC-32C of each 4 KiB block of a slab, computed by what fills the slab, from its beginning on, while the bytes
-/// are in the caches: stores that go past the caches leave nothing there for a reader that comes later. The CRC of any
-/// part is then made of those of its blocks; only what it has of the blocks at its ends is read.
+/// The CRC-32C of each 4 KiB block of a slab, computed by the writer of the slab, from its beginning on, while the
+/// bytes are in the caches: stores that go past the caches leave nothing there for a reader that comes later. The CRC
+/// of any part is then made of those of its blocks; only parts of blocks at its ends are read.
 class block_sums {
  public:
   static constexpr std::size_t block = 4096;
@@ -25,11 +25,11 @@ class block_sums {
 
   /// Nothing of the slab is filled.
   void clear() noexcept { filled_ = 0; }
-  /// The bytes from `at` on are these. What does not follow those that came before is forgotten.
+  /// The bytes from `at` on are these. Bytes that do not continue the earlier ones reset the sums.
   MILLRACE_INLINE void add(std::size_t at, const char* data, std::size_t size) noexcept;
-  /// The same of a block, or of a part that nothing follows, by its CRC.
+  /// Likewise for a block, or for a last part, by its CRC.
   MILLRACE_INLINE void add(std::size_t at, std::uint32_t crc, std::size_t size) noexcept;
-  /// Of bytes [begin, end) of the slab at `memory`.
+  /// The CRC-32C of bytes [begin, end) of the slab at `memory`.
   MILLRACE_INLINE std::uint32_t crc32c_of(const char* memory, std::size_t begin, std::size_t end) const noexcept;
 
  private:

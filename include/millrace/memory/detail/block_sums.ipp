@@ -12,7 +12,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What a block after it does to a CRC-32C, byte by byte of the CRC: it is multiplied by a power of x.
+/// The effect of a following block on a CRC-32C, byte by byte of the CRC: it is multiplied by a power of x.
 class block_shift {
  public:
   block_shift() noexcept {

@@ -23,7 +23,7 @@ class word_writer {
   std::string bytes_;
 };
 
-/// Reads what word_writer wrote. After a mistake all values are 0 and empty, and good() is false.
+/// Reads the text of word_writer. After a mistake all values are 0 and empty, and good() is false.
 class word_reader {
  public:
   explicit word_reader(std::string_view text);

@@ -37,10 +37,10 @@ class arrow_block final : public block {
   const std::shared_ptr<const void> array_;
 };
 
-/// As a field: how the elements of a type are read.
+/// The way in which the elements of a type are read as a field.
 enum class arrow_form : unsigned char { none, null, text, fixed, boolean };
 
-/// What the type of an element, or of a fixed-size list of them, is as bytes.
+/// The bytes of an element's type, or of a fixed-size list of them.
 struct arrow_element {
   arrow_form form = arrow_form::none;
   std::optional<dtype> type;
@@ -182,7 +182,7 @@ class arrow_values {
         return share(std::string_view(fixed_ + static_cast<std::size_t>(i) * what_.bytes, what_.bytes));
     }
   }
-  /// Whether elements of the fixed-size lists [first, first + count) are null.
+  /// True if elements of the fixed-size lists [first, first + count) are null.
   bool has_holes(std::int64_t first, std::int64_t count) const {
     if (what_.form != arrow_form::fixed || what_.dims.rank() == 0) return false;
     const ::arrow::Array* of = values_.get();
@@ -231,7 +231,7 @@ class arrow_values {
         return static_cast<const ::arrow::BinaryArray&>(*values_).GetView(i);
     }
   }
-  /// Where element 0 is. Of fixed-size lists that are nested their offsets add up.
+  /// Finds element 0. Offsets of nested fixed-size lists add up.
   void read_fixed() {
     std::int64_t first = values_->offset();
     std::shared_ptr<::arrow::Array> of = values_;
@@ -398,7 +398,7 @@ class arrow_column {
         if (inner.IsNull(i)) refuse_null(at);
         const arrow_list one = list_at(inner, i);
         if (length == 0) begin = one.begin;
-        // Of empty lists the place means nothing; the others follow one another.
+        // The place of an empty list means nothing; the others follow one another.
         if (one.length != 0 && one.begin != begin + length) refuse_null(at);
         length += one.length;
         add();

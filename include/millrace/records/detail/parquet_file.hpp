@@ -23,15 +23,15 @@ namespace millrace::inline MILLRACE_ABI {
 /// A condition on a column: {"width", ">=", 256}, {"language", "==", "en"}.
 class parquet_condition {
  public:
-  /// As in parquet_options::columns; of whole numbers, floats, dates, times or text, and not in a list. It need not be
+  /// Like parquet_options::columns; of whole numbers, floats, dates, times or text, and not in a list. It need not be
   /// one that becomes a field.
   std::string column;
   std::string test;  ///< "<", "<=", "==", ">=" or ">"
-  /// Of dates and times the whole number that the file has. Texts are compared byte by byte.
+  /// For dates and times the whole number that the file has. Texts are compared byte by byte.
   std::variant<std::int64_t, double, std::string> value;
 };
 
-/// What of a Parquet file its samples are made of.
+/// The part of a Parquet file that its samples are made of.
 struct parquet_options {
   /// Columns that become fields, in this order: of the file ("label"), or inside structs ("image.bytes"); a struct
   /// means all that is in it. Empty: all columns.
@@ -41,8 +41,8 @@ struct parquet_options {
   /// the label itself is this text alone; another one of this name is an error.
   std::string label = {};
   /// Row groups of which the file's statistics say that no row meets all of these conditions are left out: nothing of
-  /// them is read, and their rows are no samples and have no numbers. Those that are left are whole, with rows that do
-  /// not meet them: a filter() takes these out. A group without statistics of a column stays.
+  /// them is read, and their rows are no samples and have no numbers. Groups that are left are whole, with rows that do
+  /// not meet the conditions: a filter() takes these out. A group without statistics of a column stays.
   std::vector<parquet_condition> where = {};
   /// Bytes of memory that Arrow may take while it decodes a row group, at most. 0: four times what the footer says that
   /// the group takes, and 1 GiB. A group that takes more (texts that repeat, or begin alike, are packed to any share)
@@ -50,7 +50,7 @@ struct parquet_options {
   std::uint64_t memory = 0;
 };
 
-/// What a column is as a field of a sample.
+/// The form of a column as a field of a sample.
 class parquet_field {
  public:
   std::string name;           ///< "label"; inside of a struct "image.bytes"
@@ -83,13 +83,13 @@ class parquet_group {
   std::uint64_t first_row = 0;  ///< in the file
   std::uint64_t rows = 0;
   bool left_out = false;  ///< by parquet_options::where
-  /// What they take in memory when they are decoded, by what the footer says.
+  /// The memory that they take when they are decoded, as the footer says.
   std::uint64_t decoded = 0;
-  /// Where they lie, in the order of the file, neighbours joined.
+  /// Their places, in the order of the file, neighbours joined.
   std::vector<parquet_stretch> stretches;
 };
 
-/// What a footer says of a column in a row group.
+/// The footer's entry for a column in a row group.
 class parquet_chunk {
  public:
   std::string codec;           ///< as Arrow names it: "snappy", "uncompressed"
@@ -139,11 +139,11 @@ class parquet_file {
   static constexpr std::size_t tail_bytes = 64 * KiB;
 
   /// How many bytes at the end of an object of `size` bytes are its footer, by the last of them: `tail`, of at least 8
-  /// unless the object is shorter. Throws archive_error for what is no Parquet file, is encrypted, or is too short for
-  /// its footer.
+  /// unless the object is shorter. Throws archive_error if the object is no Parquet file, is encrypted, or is too short
+  /// for its footer.
   static std::uint64_t footer_bytes(std::string_view tail, std::uint64_t size, const std::string& object);
 
-  /// `footer`: as many bytes of the object's end as footer_bytes() says. Throws archive_error where it is damaged, or
+  /// `footer`: as many bytes of the object's end as footer_bytes() says. Throws archive_error if it is damaged, or
   /// says of a column that is read what cannot be: a place outside of the data, or another column's, more rows or fewer
   /// than the others. configuration_error for columns that are not there, and for those that no field can be made of
   /// (maps, lists of structs, lists in lists in lists).
@@ -158,9 +158,9 @@ class parquet_file {
   std::uint64_t rows() const noexcept { return rows_; }
   /// The group that has a row of the file, which must be below rows().
   std::size_t group_of(std::uint64_t row) const noexcept;
-  /// Of each of fields(), in a group.
+  /// The chunks of all fields(), in a group.
   std::vector<parquet_chunk> chunks(std::size_t group) const;
-  /// As errors name a group.
+  /// The name of a group in errors.
   std::string shown(std::size_t group) const { return "row group " + std::to_string(group); }
 
   /// Decodes a group on the calling thread, which it keeps busy for as long as that takes. `pieces`: its stretches, in

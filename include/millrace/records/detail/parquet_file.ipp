@@ -41,14 +41,14 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// Blocks of memory that Arrow decodes into, for the whole process. Those that are free are kept, up to 256 MiB: a
-/// row group is given back when its last row is, on another thread and long after it was decoded, and Arrow's allocator
-/// has the system take such memory away, so that each group would touch new pages.
+/// Blocks of memory that Arrow decodes into, for the whole process. Free blocks are kept, up to 256 MiB: a row group is
+/// given back when its last row is, on another thread and long after it was decoded, and Arrow's allocator has the
+/// system take such memory away, so that each group would touch new pages.
 class arrow_blocks {
  public:
   static constexpr std::int64_t least = 256 * KiB;
   static constexpr std::int64_t most_spare = 256 * MiB;
-  /// Before what it returns stands how much there is.
+  /// The size of a block stands before its memory.
   static constexpr std::int64_t head = 64;
 
   /// One of at least `size` bytes, and less than twice as many where it was free.
@@ -117,7 +117,7 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
   using ::arrow::MemoryPool::Free;
   using ::arrow::MemoryPool::Reallocate;
 
-  /// What a buffer that grows will have in the end, as far as is known.
+  /// Sets the expected final size of a buffer that grows.
   void expect(std::int64_t size) noexcept { expected_ = size; }
   /// True if the bound has refused memory since the last call.
   bool refused() noexcept { return refused_.exchange(false); }
@@ -164,8 +164,8 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
     }
     std::uint8_t* moved = nullptr;
     if (is) {
-      // Arrow doubles what grows, beyond what it has in the end, and each time all would be copied. What is not touched
-      // of a block takes no memory.
+      // Arrow doubles a buffer that grows, beyond its final size, and each time all would be copied. Pages of a block
+      // that are not touched take no memory.
       const std::int64_t wanted = size > before ? std::clamp(2 * expected_, size, 64 * size) : size;
       ARROW_RETURN_NOT_OK(arrow_blocks::take(wanted, &moved));
     } else {
@@ -197,7 +197,7 @@ class bounded_arrow_pool final : public ::arrow::MemoryPool {
   std::atomic<std::int64_t> count_{0};
 };
 
-/// A slice of what was read, as Arrow takes it.
+/// A slice of the bytes read, as Arrow takes it.
 class arrow_slice final : public ::arrow::Buffer {
  public:
   explicit arrow_slice(bytes of)
@@ -320,7 +320,7 @@ class parquet_test {
   kind test = kind::equal;
   std::variant<std::int64_t, double, std::string> value;
 
-  /// Whether a row of a group of `rows` rows, of whose column these are the statistics, may meet it.
+  /// True if a row of a group of `rows` rows, of whose column these are the statistics, may meet it.
   bool may_hold(const ::parquet::Statistics* s, std::uint64_t rows) const {
     if (s == nullptr) return true;
     if (s->HasNullCount() && s->null_count() >= 0 && static_cast<std::uint64_t>(s->null_count()) == rows) return false;
@@ -367,7 +367,7 @@ class parquet_test {
     const auto v = whole != nullptr ? static_cast<long double>(*whole) : static_cast<long double>(*real);
     return between(static_cast<long double>(least), static_cast<long double>(most), v);
   }
-  /// What is not in order (also not a number) says nothing.
+  /// Values without an order (also not a number) exclude nothing.
   template <class T>
   bool between(const T& least, const T& most, const T& v) const {
     if (!(least <= most)) return true;
@@ -390,7 +390,7 @@ class parquet_test {
 /// Arrow's objects of a file, and what of them is read.
 class parquet_metadata {
  public:
-  /// A field of the file's schema, and of what is in it those leaves that are read.
+  /// A field of the file's schema, and those of its leaves that are read.
   struct root {
     std::string name;
     std::vector<int> leaves;
@@ -492,7 +492,7 @@ MILLRACE_INLINE std::uint64_t parquet_file::footer_bytes(std::string_view tail, 
   return length + 8;
 }
 
-/// What a file's schema has, against what is asked for.
+/// Compares a file's schema with the options.
 class parquet_schema_reader {
  public:
   parquet_schema_reader(const parquet_options& options, const std::string& object)
@@ -529,7 +529,7 @@ class parquet_schema_reader {
     throw configuration_error("parquet: there is no column \"" + wanted + "\" (it has: " + has + ")",
                               where{object_, {}, {}});
   }
-  /// Adds what is below the path `wanted`, from the field with the path `path` on.
+  /// Adds the leaves below the path `wanted`, from the field with the path `path` on.
   void find(const schema_field& f, const std::string& path, const std::string& wanted) {
     if (path == wanted) return add(f, path);
     if (f.field->type()->id() != ::arrow::Type::STRUCT) return;
@@ -968,7 +968,7 @@ MILLRACE_INLINE std::vector<parquet_chunk> parquet_file::chunks(std::size_t grou
       object_, std::nullopt, shown(group));
 }
 
-/// Adds the rows of an array of this name, or those of what is in it.
+/// Adds the rows of an array of this name, or those of the arrays inside of it.
 inline void add_arrow_chunk(std::vector<std::unique_ptr<arrow_column>>& columns, const parquet_metadata& of,
                             const std::string& name, std::shared_ptr<::arrow::Array> array, std::int64_t first,
                             const std::shared_ptr<bounded_arrow_pool>& pool) {
@@ -993,8 +993,8 @@ inline void add_arrow_chunk(std::vector<std::unique_ptr<arrow_column>>& columns,
 }
 
 /// The header of a page (parquet.thrift, in Thrift's compact protocol:
-/// https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md), as far as `text` has it. What it
-/// does not say is -1.
+/// https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md), as far as `text` has it. A field
+/// that it does not have is -1.
 class parquet_page_head {
  public:
   explicit parquet_page_head(std::string_view text) : rest_(text) {
@@ -1119,7 +1119,7 @@ inline bool parquet_pages_agree(const ::parquet::ColumnChunkMetaData& column, fe
   return true;
 }
 
-/// Of the columns that may stay dictionaries those in which a value repeats: of others Arrow makes no less memory so,
+/// Finds the columns that may stay dictionaries and in which a value repeats: of others Arrow makes no less memory so,
 /// and takes longer, as it hashes each value.
 inline std::vector<int> dictionaries_that_repeat(const parquet_metadata& of, std::size_t group, fetched_file& file) {
   std::vector<int> repeat;

@@ -12,14 +12,14 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// So many first bytes of an object tell what it is.
+/// So many first bytes of an object tell its kind.
 inline constexpr std::size_t text_head_bytes = tar::detect_bytes;
 
-/// How text that begins like this is compressed; format::unknown: not at all. Throws decode_error for archives and for
-/// what is compressed otherwise, archive_error for what ends within its first bytes.
+/// How text that begins like this is compressed; format::unknown: not at all. Throws decode_error for archives and
+/// other compressions, archive_error for data that ends within its first bytes.
 tar::format text_format(std::string_view head, const shard& of);
 
-/// What text_format() says of an archive.
+/// The error of text_format() for an archive.
 decode_error no_text(tar::format kind, const shard& of);
 
 }  // namespace millrace::detail

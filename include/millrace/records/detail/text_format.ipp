@@ -18,14 +18,14 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What an object's name says about its compression: the format, if it is one that is unpacked.
+/// The compression that an object's name stands for: the format, if it is one that is unpacked.
 struct named_compression {
   std::string_view ending;
   tar::format kind;
   std::string_view begin;  // of all such data
 };
 
-/// Of an object whose name ends so; null where the name says nothing.
+/// Finds it by the ending of an object's name; null if the name has none of them.
 MILLRACE_INLINE const named_compression* compression_by_name(std::string_view name) noexcept {
   using namespace std::string_view_literals;
   using tar::format;

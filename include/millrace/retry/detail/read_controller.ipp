@@ -160,7 +160,7 @@ MILLRACE_INLINE void read_controller::finished(time_point now, std::size_t bytes
   if (state_ == state::learning) {
     if (count_ < 3) return;
     learn();
-    // Those to come are longer than the first ones, and bring more, unless these were too short to tell.
+    // Later reads are longer than the first ones, and have a higher rate, unless these were too short to tell.
     const double more = object_ > 0 ? 8 : 4;  // small objects take little memory
     aim(more * flying_ / count_ * std::min(alone(length(part_)), 3 * alone(bytes_ / count_)));
     grown_from_ = 0;
@@ -193,7 +193,7 @@ MILLRACE_INLINE void read_controller::hold(double rate, double flying, time_poin
 }
 
 MILLRACE_INLINE void read_controller::judge(double rate, double flying, time_point now) noexcept {
-  // What so many reads would bring if nothing limited them.
+  // The rate of so many reads if nothing limited them.
   const double unlimited = flying * alone(bytes_ / count_);
   seen_ = rate;
   if (state_ == state::growing || state_ == state::holding) full_ = rate < limited_below * unlimited;

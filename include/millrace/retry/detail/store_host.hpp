@@ -36,7 +36,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 class host_share;
 
-/// What the readers of one store have learnt of it, and the reads that they have in flight. Any thread.
+/// A store's host: measurements, and the reads in flight of all of its readers. Any thread.
 class store_host {
  public:
   explicit store_host(std::string name) : name_(std::move(name)), controller_(read_controller::bounds()) { show(); }
@@ -49,13 +49,13 @@ class store_host {
   std::size_t requests() const noexcept { return requests_.load(std::memory_order_relaxed); }
   std::size_t part() const noexcept { return part_.load(std::memory_order_relaxed); }
   bool has_measured() const noexcept { return measured_.load(std::memory_order_relaxed); }
-  /// Whether the readers' memory is what keeps requests() from being larger.
+  /// True if the readers' memory limits requests().
   bool at_bytes() const noexcept { return at_bytes_.load(std::memory_order_relaxed); }
   std::size_t in_flight() const noexcept { return in_flight_.load(std::memory_order_relaxed); }
   /// Seconds to the first byte, and bytes in a second of one connection; 0: not measured.
   double first_byte() const noexcept { return first_byte_.load(std::memory_order_relaxed); }
   double connection_rate() const noexcept { return connection_rate_.load(std::memory_order_relaxed); }
-  /// Whether more reads at a time would bring nothing.
+  /// True if more reads at a time would not raise the rate.
   bool link_is_full() const noexcept { return link_is_full_.load(std::memory_order_relaxed); }
   std::size_t readers() const;
   host_stats stats() const;
@@ -96,12 +96,12 @@ class store_hosts {
   store_hosts(const store_hosts&) = delete;
   store_hosts& operator=(const store_hosts&) = delete;
 
-  /// That of this name; one without readers may be forgotten when there are many.
+  /// The host of this name; one without readers may be forgotten when there are many.
   std::shared_ptr<store_host> of(const std::string& name);
-  /// Of those that were read from, by name.
+  /// The hosts that were read from, by name.
   std::vector<host_stats> stats() const;
 
-  /// What is counted of all requests of the runtime, and what is traced.
+  /// The counts of all requests of the runtime, and its trace.
   runtime_counts counts;
   tracer events;
 
@@ -115,7 +115,7 @@ class store_hosts {
 /// One reader's share of the reads that a store's host has in flight.
 ///
 /// The host's number is that of its read_controller, which sees the reads of all readers. Each reader that reads may
-/// have its share of the number in flight, and at least one read. What others leave is for the reader whose consumer
+/// have its share of the number in flight, and at least one read. The unused rest is for the reader whose consumer
 /// waits, then for any. A reader that is refused asks again when one of its own reads has finished.
 ///
 /// For one thread; other readers of the host may be on other threads. Outlives its requests.
@@ -123,8 +123,8 @@ class host_share {
  public:
   using bounds = read_controller::bounds;
 
-  /// Of the host of that name in the runtime of `here`. With an empty name, or on a loop of no runtime, the host is the
-  /// reader's own, and what it learns is lost with it.
+  /// Takes part in the host of that name in the runtime of `here`. With an empty name, or on a loop of no runtime, the
+  /// host is the reader's own, and its measurements are lost with the reader.
   host_share(const coroutine_context& here, const std::string& name, const bounds& b);
   host_share(const host_share&) = delete;
   host_share& operator=(const host_share&) = delete;
@@ -133,14 +133,14 @@ class host_share {
     host_->leave(*this);
   }
 
-  /// Whether one more read may begin now. `consumer_waits`: for what this reader reads.
+  /// Returns true if one more read may begin now. `consumer_waits`: the consumer waits for this reader's data.
   bool may_begin(bool consumer_waits) noexcept;
   /// There is nothing more to read for the moment.
   void satisfied() noexcept {
     if (std::exchange(hungry_, false)) host_->hungry_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  /// What a read took.
+  /// The measurements of a read.
   struct result {
     std::size_t bytes = 0;
     duration first{0};       ///< to the first byte
@@ -149,7 +149,7 @@ class host_share {
     bool whole = false;      ///< no part() could have made it longer
     bool waits = false;      ///< the reader's consumer waits
     bool full = false;       ///< its room, and nothing else, keeps it from beginning more
-    /// Where it is full, what that is counted as in the record of the stage; null: nothing.
+    /// The counter, in the record of the stage, of being full; null: none.
     stage_record::counter stage_record::*full_by = nullptr;
   };
   /// A read in flight, until it is destroyed.
@@ -182,18 +182,18 @@ class host_share {
   std::size_t requests() const noexcept { return std::min(host_->requests(), bounds_.requests); }
   /// How long the next read is at most: bounds::longest, or a half, a quarter, an eighth, ... of it.
   std::size_t part() const noexcept;
-  /// Whether that is more than a guess.
+  /// True if part() is more than a guess.
   bool has_measured() const noexcept { return host_->has_measured(); }
-  /// Whether a read is known to take so little time that reading ahead may begin small and double: it loses nothing,
-  /// and what is needed first does not share the link and the loop with what comes later.
+  /// True if reads are known to be so quick that reading ahead may begin small and double: nothing is lost, and the
+  /// first reads do not share the link and the loop with later ones.
   bool is_quick() const noexcept;
-  /// Bytes of all reads that may be in flight, for reading ahead to begin with, where none is longer than `longest`; 0
-  /// where they are quick or not measured.
+  /// Bytes of all reads that may be in flight, for reading ahead to begin with, if none is longer than `longest`; 0
+  /// if they are quick or not measured.
   std::size_t ahead(std::size_t longest = SIZE_MAX) const noexcept;
   /// This reader's reads.
   std::size_t in_flight() const noexcept { return in_flight_; }
   const store_host& host() const noexcept { return *host_; }
-  /// As the constructor was given it; that of host() is empty on a loop of no runtime.
+  /// The name given to the constructor; that of host() is empty on a loop of no runtime.
   const std::string& name() const noexcept { return name_; }
 
  private:
@@ -202,7 +202,7 @@ class host_share {
   void finished(time_point now, const result& r) noexcept;
   /// For the stage's record: what was chosen, and what keeps it from more.
   void note(const result& r) noexcept;
-  /// Whether requests() is what keeps it from beginning more.
+  /// True if requests() keeps it from beginning more.
   bool at_number() const noexcept {
     return in_flight_ >= bounds_.requests || host_->in_flight() >= host_->requests();
   }

@@ -53,7 +53,7 @@ MILLRACE_INLINE void store_host::leave(host_share& reader) noexcept {
   host_share** place = &readers_;
   while (*place != &reader) place = &(*place)->next_;
   *place = reader.next_;
-  if (readers_ != nullptr) bound();  // the last one leaves what it has learnt
+  if (readers_ != nullptr) bound();  // the last one leaves its bounds
 }
 
 MILLRACE_INLINE void store_host::bound() noexcept {
@@ -211,7 +211,7 @@ MILLRACE_INLINE void host_share::note(const result& r) noexcept {
 
 MILLRACE_INLINE void host_share::finished(time_point now, const result& r) noexcept {
   note(r);
-  if (r.held.count() > 0) return host_->held_back(now);  // what it took says nothing of others
+  if (r.held.count() > 0) return host_->held_back(now);  // its time says nothing of other reads
   if (r.bytes == 0 || (!at_number() && !(r.full && r.waits))) return;
   if (!host_->name().empty() && r.first.count() == 0) return;  // not the store's: it came from a cache
   host_->finished(now, r.bytes, r.first, r.total, r.whole);

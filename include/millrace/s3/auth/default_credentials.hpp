@@ -33,8 +33,8 @@
 
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
-/// What the sources of credentials use: the files of this machine, HTTP on the awaiting loop, processes, the clock.
-/// Tests replace it with recordings. Thread-safe.
+/// The environment of the sources of credentials: the files of this machine, HTTP on the awaiting loop, processes, the
+/// clock. Tests replace it with recordings. Thread-safe.
 class surroundings {
  public:
   /// `services` is how STS and SSO are reached: proxy and certificate authorities.
@@ -58,7 +58,7 @@ class surroundings {
   double random() const noexcept { return rng(seed_.fetch_add(1)).uniform(); }
 
  private:
-  /// As http::send(), but no part of the two bodies, which may be secrets, stays in freed memory.
+  /// Like http::send(), but no part of the two bodies, which may be secrets, stays in freed memory.
   MILLRACE_COROUTINE static task<http::response> send_wiped(
       http::request r, std::shared_ptr<const http::transport_options> options, std::size_t limit);
 
@@ -77,9 +77,9 @@ class sourced_credentials {
 
   credentials who;
   std::string source;
-  /// Of this instance: used after they expire while the metadata service gives no newer ones.
+  /// The credentials are the instance's: used after they expire while the metadata service gives no newer ones.
   bool of_instance = false;
-  /// Of the environment: they do not change.
+  /// The credentials are the environment's: they do not change.
   bool constant = false;
 };
 
@@ -87,8 +87,7 @@ class sourced_credentials {
 /// container (and then never the instance), instance metadata. A source that is not configured is skipped, one that is
 /// configured and broken is an error. Each resolve() reads the files again.
 ///
-/// `World` is how files are read, requests sent and processes run, and what time it is: surroundings, or a recording in
-/// a test.
+/// `World` reads files, sends requests, runs processes and has the time: surroundings, or a recording in a test.
 template <class World>
 class default_chain {
  public:
@@ -104,8 +103,8 @@ class default_chain {
     return settings(variables_.view(), [this](const std::string& path) { return world_->read_file(path); });
   }
 
-  /// Throws configuration_error that says why each source was skipped if none has any, and what the source threw if one
-  /// is broken. Must outlive the task.
+  /// Throws configuration_error that says why each source was skipped if none has any, and the exception of the source
+  /// if one is broken. Must outlive the task.
   task<sourced_credentials> resolve() {
     std::string skipped;
     if (std::optional<credentials> who = credentials_from_environment(variables_.view())) {

@@ -9,7 +9,7 @@
 
 namespace millrace::inline MILLRACE_ABI::s3 {
 
-/// What a client from this environment would use, setting by setting, and why: which source won, which ones are set but
+/// Shows the settings of a client in this environment, one by one, and why: which source won, which ones are set but
 /// overruled, which are not set. Reads the configuration files and sends no request; a setting that is broken is
 /// reported where it is listed. The text is for people and may change; it holds no secret.
 std::string explain(const environment& variables = process_environment(),

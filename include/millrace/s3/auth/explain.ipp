@@ -114,7 +114,7 @@ class explanation {
 
   // ---- credentials
 
-  /// The next source: `found` says that it has any, `what` describes it.
+  /// The next source: `found` says that it has credentials, `what` describes it.
   void source(const char* name, bool found, const std::string& what) {
     if (!found) {
       line(name, what);

@@ -22,7 +22,7 @@
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 /// Keeps the credentials of a `Source` (default_chain, or a test's) fresh for any number of coroutines on any number of
-/// executors. See refreshing_credentials for what it promises.
+/// executors. See refreshing_credentials for its guarantees.
 template <class Source>
 class refresher {
  public:
@@ -40,8 +40,8 @@ class refresher {
         usable = self->outcome();
       }
       if (usable) co_return std::move(*usable);
-      // The loop that asked has ended before there was an answer; or this one was held up for so long that what came
-      // has ended or was refused meanwhile.
+      // The loop that asked has ended before there was an answer; or this one was held up for so long that the answer
+      // has expired or was refused meanwhile.
     }
   }
 
@@ -65,7 +65,7 @@ class refresher {
     std::lock_guard lock(mutex_);
     return failures_;
   }
-  /// What the present credentials come from; empty before there are any.
+  /// The source of the present credentials; empty before there are any.
   std::string source() const {
     std::lock_guard lock(mutex_);
     return where_from_;
@@ -201,7 +201,7 @@ class refresher {
     millrace::detail::log_to_process(log_record(log_level::warning, line));
   }
 
-  /// What a refresh that was waited for has brought.
+  /// The result of a refresh that was waited for.
   std::optional<credentials> outcome() {
     std::lock_guard lock(mutex_);
     const std::int64_t end = current_ ? current_->expires_at().value_or(never) : 0;
@@ -345,7 +345,7 @@ class refreshing_credentials final : public credentials_provider {
       : refresher_(std::make_shared<detail::refresher<Source>>(source)),
         region_(std::make_shared<detail::shared_region<Source>>(std::move(source))) {}
 
-  /// Throws what the source threw.
+  /// Throws the exceptions of the source.
   task<credentials> get() override { return detail::refresher<Source>::get(refresher_); }
   /// Drops the present credentials when they are `used`; false when the source cannot have others, and when the last
   /// ones were refused less than a minute ago.
@@ -356,7 +356,7 @@ class refreshing_credentials final : public credentials_provider {
   /// How often the source was called, and how often that failed.
   std::uint64_t refreshes() const noexcept { return refresher_->refreshes(); }
   std::uint64_t failures() const noexcept { return refresher_->failures(); }
-  /// What the present credentials come from; empty before there are any.
+  /// The source of the present credentials; empty before there are any.
   std::string source() const { return refresher_->source(); }
 
  private:

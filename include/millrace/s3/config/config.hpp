@@ -15,10 +15,10 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 
 class settings;
 
-/// Where the bucket's name goes in a request.
+/// The place of the bucket's name in a request.
 enum class addressing {
-  automatic,       ///< virtual-hosted at AWS, in the path at a custom endpoint (what most S3-alikes need)
-  virtual_hosted,  ///< in the host name, where the bucket's name and the endpoint allow it
+  automatic,       ///< virtual-hosted at AWS, in the path at a custom endpoint (most S3-alikes need that)
+  virtual_hosted,  ///< in the host name, if the bucket's name and the endpoint allow it
   path,            ///< always in the path
 };
 
@@ -34,12 +34,12 @@ struct config_options {
   std::optional<bool> validate_checksums = std::nullopt;
   retry_options retry = {};  ///< pauses and costs of retries; attempts are counted by max_attempts above
   bool requester_pays = false;
-  /// Requests without any authorization: for public data. Counts where credentials would be looked for otherwise, in
+  /// Requests without any authorization: for public data. Counts if credentials would be looked for otherwise, in
   /// client::from_environment.
   bool anonymous = false;
 };
 
-/// Where and how to reach S3: everything but the credentials.
+/// The address of S3 and the way to reach it: everything but the credentials.
 class config {
  public:
   /// Explicit values and defaults alone; reads no environment.
@@ -50,7 +50,7 @@ class config {
   static config from_environment(const environment& variables, const config_options& given = config_options());
   static config from_settings(const settings& s, const config_options& given = config_options());
 
-  // Where each comes from: a variable, then a property of the profile, `s3.x` being one of its `s3 =` block.
+  // Sources of each: a variable, then a property of the profile, `s3.x` being one of its `s3 =` block.
   std::string region;        ///< AWS_REGION, AWS_DEFAULT_REGION, region; may be empty with a custom endpoint
   std::string endpoint_url;  ///< AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url; empty: AWS itself
   addressing style;          ///< s3.addressing_style: path, virtual or auto
@@ -58,10 +58,10 @@ class config {
   bool fips;                 ///< AWS_USE_FIPS_ENDPOINT
   bool use_arn_region;       ///< AWS_S3_USE_ARN_REGION: an access point may lie in another region
   bool global_us_east_1;     ///< AWS_S3_US_EAST_1_REGIONAL_ENDPOINT=legacy: s3.amazonaws.com for us-east-1
-  /// AWS_CA_BUNDLE, ca_bundle: path of a PEM file; then what http::authority_choice finds; empty: the system's.
+  /// AWS_CA_BUNDLE, ca_bundle: path of a PEM file; then the result of http::authority_choice; empty: the system's.
   std::string ca_bundle;
-  std::string ca_directory;  ///< SSL_CERT_DIR, where the file is not AWS's
-  std::string ca_source;     ///< where they were set; empty: the program
+  std::string ca_directory;  ///< SSL_CERT_DIR, if the file is not AWS's
+  std::string ca_source;     ///< the variable or property that set them; empty: the program
   int max_attempts;          ///< AWS_MAX_ATTEMPTS: the first try counts
   bool validate_checksums;   ///< AWS_RESPONSE_CHECKSUM_VALIDATION: objects that are read to their end, by fetch in
                             ///< parts or whole, are compared with the checksum that the store keeps, which is asked for
@@ -69,7 +69,7 @@ class config {
                         ///< put_options says otherwise. Without one, and without TLS, their signature covers
                         ///< the SHA-256 of the payload
   retry_options retry;  ///< pauses and costs; its max_attempts does not count
-  bool requester_pays;  ///< every request says that its sender pays: what some buckets demand
+  bool requester_pays;  ///< every request says that its sender pays: some buckets demand it
 };
 
 namespace detail {
@@ -79,8 +79,8 @@ std::optional<int> parse_attempts(std::string_view text) noexcept;
 
 }  // namespace detail
 
-/// What answers for this bucket: the endpoint where one is configured, else AWS's front ends of the bucket. Names the
-/// bounds of requests (storage::host()); no address.
+/// The host that answers for this bucket: the endpoint if one is configured, else AWS's front ends of the bucket. Names
+/// the bounds of requests (storage::host()); no address.
 inline std::string host_name(const config& c, std::string_view bucket) {
   return c.endpoint_url.empty() ? "s3://" + std::string(bucket) : c.endpoint_url;
 }

@@ -21,7 +21,7 @@ bool is_host_labels(std::string_view text) noexcept;
 /// Four decimal numbers from 0 to 255.
 bool is_ipv4(std::string_view text) noexcept;
 
-/// True when a bucket's name may be put in front of a host name. Names with dots may only where no TLS certificate has
+/// True when a bucket's name may be put in front of a host name. Names with dots may only if no TLS certificate has
 /// to match: a wildcard covers one label.
 bool is_virtual_hostable_bucket(std::string_view bucket, bool allow_dots) noexcept;
 
@@ -35,7 +35,7 @@ class endpoint_url {
   std::string_view scheme() const noexcept { return scheme_; }
   /// Lower case, without the port; IPv6 in brackets.
   const std::string& host() const noexcept { return host_; }
-  /// `:9000`, or empty when it is the scheme's default: what follows the host in a Host header.
+  /// `:9000`, or empty when it is the scheme's default: the end of a Host header.
   const std::string& port() const noexcept { return port_; }
   /// Encoded path without a slash at its end; often empty.
   const std::string& prefix() const noexcept { return prefix_; }
@@ -82,14 +82,14 @@ class service_endpoint {
 
 namespace millrace::inline MILLRACE_ABI::s3 {
 
-/// Where the requests for one bucket go and for which region they are signed.
+/// The address that requests for one bucket go to, and the region that they are signed for.
 ///
-/// Computed once per bucket by the rules of the AWS SDKs: virtual-hosted where the bucket's name and the certificate
+/// Computed once per bucket by the rules of the AWS SDKs: virtual-hosted if the bucket's name and the certificate
 /// allow it, in the path otherwise. path() gives the very bytes to be signed and sent.
 class endpoint {
  public:
   /// `bucket` is a name or the ARN of an access point; empty for the service itself. Throws configuration_error for
-  /// what cannot work together, for a missing or malformed region, and for the kinds of buckets that are not
+  /// settings that cannot work together, for a missing or malformed region, and for the kinds of buckets that are not
   /// supported: directory buckets (S3 Express), Outposts, Object Lambda and multi-region access points.
   endpoint(const config& c, std::string_view bucket);
 

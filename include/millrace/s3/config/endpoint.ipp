@@ -203,7 +203,7 @@ MILLRACE_INLINE std::string endpoint::regional_host(const config& c, std::string
 MILLRACE_INLINE endpoint::endpoint(const config& c, std::string_view bucket) {
   const bool custom = !c.endpoint_url.empty();
   region_ = c.region;
-  if (region_.empty() && custom) region_ = "us-east-1";  // what S3-alikes without regions expect
+  if (region_.empty() && custom) region_ = "us-east-1";  // S3-alikes without regions expect it
   if (region_.empty()) refuse("no region is set: set AWS_REGION or pass one");
   if (!detail::is_host_labels(region_)) refuse("not a region name: \"" + region_ + "\"");
   if (custom && c.dual_stack) refuse("dual-stack cannot be combined with a custom endpoint");

@@ -88,7 +88,7 @@ namespace millrace::inline MILLRACE_ABI::s3::detail {
 /// A property in a file: name and value. The name is lower case, and empty if nothing reads a property of that name.
 using raw_property = std::pair<std::string, std::string>;
 
-/// A section as it stands in a file: what is between the brackets, trimmed.
+/// A section of a file: the text between the brackets, trimmed.
 struct raw_section {
   explicit raw_section(std::string t) : title(std::move(t)) {}
   std::string title;
@@ -109,7 +109,7 @@ struct title_words {
 };
 
 /// The words of a title, as botocore splits them (Python's shlex): blanks belong to a word between quotes, `profile "my
-/// team"`. None where a quote is left open.
+/// team"`. None if a quote is left open.
 title_words words_of(std::string_view title);
 
 /// The name after the word `kind`: `foo` of `profile foo`, `my team` of `profile "my team"`. nullopt for another kind,
@@ -117,7 +117,7 @@ title_words words_of(std::string_view title);
 std::optional<std::string> name_after(std::string_view title, std::string_view kind);
 
 /// Reads one AWS configuration or credentials file into its sections, in the order and with the repetitions of the
-/// file. Errors name the file and the line, never what stands there: it may be a secret.
+/// file. Errors name the file and the line, never its text: it may be a secret.
 class profile_parser {
  public:
   explicit profile_parser(std::string_view file) : file_(file) {}
@@ -129,7 +129,7 @@ class profile_parser {
 
   void title(std::string_view line);
 
-  /// Where the comment after a title begins: between quotes there is none.
+  /// The offset of the comment after a title: between quotes there is none.
   static std::size_t comment_in_title(std::string_view line) noexcept;
 
   void property(std::string_view line);
@@ -150,7 +150,7 @@ class profile_parser {
 
 namespace millrace::inline MILLRACE_ABI::s3 {
 
-/// Where the AWS configuration files are and which profile is meant.
+/// The paths of the AWS configuration files, and the name of the profile.
 class profile_location {
  public:
   /// AWS_CONFIG_FILE, AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE, HOME. Paths may start with `~/`. A path is empty when
@@ -176,7 +176,7 @@ class profile_file {
   profile_file() = default;
 
   /// The texts of both files, empty for a file that does not exist; the names are for messages. Throws
-  /// configuration_error that names file and line when one of them is broken, but never repeats what stands there.
+  /// configuration_error that names file and line when one of them is broken, but never repeats its text.
   static profile_file parse(std::string_view config, std::string_view credentials,
                             std::string_view config_name = "~/.aws/config",
                             std::string_view credentials_name = "~/.aws/credentials");

@@ -34,7 +34,7 @@ class settings {
     files_ = profile_file::parse(config.text, keys.text, location_.config_path, location_.credentials_path);
     named_ = variables.get("AWS_PROFILE").has_value();
   }
-  /// From the files of this machine.
+  /// Read from the files of this machine.
   explicit settings(const environment& variables) : settings(variables, detail::read_small_file) {}
 
   std::optional<std::string> variable(const char* name) const { return variables_.get(name); }
@@ -95,8 +95,8 @@ class settings {
 
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
-/// The variables that credentials may come from, as they were when this was made: what is refreshed hours later must
-/// neither depend on a table that has gone nor call getenv(3) beside threads. Overwritten on destruction.
+/// A copy of the variables that credentials may come from: a refresh hours later must neither depend on a table that
+/// has gone nor call getenv(3) beside threads. Overwritten on destruction.
 class environment_copy {
  public:
   explicit environment_copy(const environment& from);
@@ -147,7 +147,7 @@ class choice {
 
   const std::optional<std::string>& value() const noexcept { return value_; }
   std::string value_or_empty() const { return value_.value_or(std::string()); }
-  /// Where it was set; empty if it was not.
+  /// The source that set it; empty if it was not set.
   const std::string& source() const noexcept { return source_; }
   const std::vector<place>& places() const noexcept { return places_; }
 
@@ -155,7 +155,7 @@ class choice {
     throw configuration_error(source_ + " is \"" + value_or_empty() + "\": expected " + expected);
   }
   bool flag(bool otherwise) const;
-  /// Whether checksums are used wherever the store supports them (also if nothing is configured), not only where it
+  /// True if checksums are used wherever the store supports them (also if nothing is configured), not only if it
   /// demands them. "Data Integrity Protections for Amazon S3" of the AWS SDKs and Tools Reference Guide.
   bool when_supported() const;
 

@@ -25,8 +25,8 @@
 
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
-/// Whether a composite checksum can be compared with the bytes of an object of `size` bytes: whether its upload had
-/// parts of one size, as far as the first and their number tell. Throws changed_error where the object is no longer the
+/// Returns true if a composite checksum can be compared with the bytes of an object of `size` bytes: its upload had
+/// parts of one size, as far as the first and their number tell. Throws changed_error if the object is no longer the
 /// version `etag`.
 MILLRACE_COROUTINE task<bool> find_parts(const session& s, body_checksum& sum, std::string bucket, std::string key,
                                          std::string etag, std::uint64_t size);
@@ -51,25 +51,25 @@ class part_download {
     part_download* download_;
   };
 
-  /// Whether the last attempt was for the rest of a part whose beginning is here.
+  /// True if the last attempt was for the rest of a part whose beginning is here.
   bool resumed() const noexcept { return resumed_; }
   /// The version that is read, as far as it is known.
   const std::string& version() const noexcept { return seen_ && !seen_->etag.empty() ? seen_->etag : if_match_; }
   const operation& asked() const noexcept { return op_; }
-  /// Whether the last request had an If-Match.
+  /// True if the last request had an If-Match.
   bool conditional() const noexcept { return conditional_; }
   /// From now on requests have none: the ETags of the answers are compared alone.
   void go_without_condition() noexcept { unconditional_ = true; }
 
  private:
   MILLRACE_COROUTINE task<object_part> once();
-  /// And what follows where the store sends less than was asked for, or would send more than was likely.
+  /// Reads the rest, too, if the store sends less than the range, or would send more than was likely.
   MILLRACE_COROUTINE task<object_part> as_many_as_it_takes();
 
   /// The checksum that came with a whole object.
   MILLRACE_COROUTINE task<void> compare(const object_part& p);
 
-  /// The request for what is still due.
+  /// Prepares the request for the missing bytes.
   void prepare(executor& ex);
 
   http::body_options memory();
@@ -95,7 +95,7 @@ class part_download {
   http::partial_body partial_;
   std::optional<object_info> seen_;  // by the answer whose bytes are kept
   std::optional<body_checksum> declared_;
-  std::optional<std::uint32_t> damaged_;  // the CRC32C of what came and was wrong
+  std::optional<std::uint32_t> damaged_;  // the CRC32C of the wrong bytes
   bool resumed_ = false;
   bool conditional_ = false;
   bool unconditional_ = false;
@@ -114,7 +114,7 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 /// With `if_match` the object must still have that ETag. Transient failures are retried; a body that breaks off is
 /// continued at the next byte, in the same memory, if the store still has that version, else changed_error, with both
 /// ETags. With get_options::size an object of one part is asked for as a whole and compared with the checksum that the
-/// store keeps of it (config::validate_checksums); where it is damaged it is read once more, over another connection,
+/// store keeps of it (config::validate_checksums); if it is damaged it is read once more, over another connection,
 /// and then a checksum_error says whether it was the same both times. With get_options::likely_whole an object that
 /// turns out longer is asked for once more, by its range, over another connection. Parts of an object whose store sends
 /// no ETag are refused. Dropping the task ends the transfer.

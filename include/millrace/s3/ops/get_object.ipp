@@ -55,7 +55,7 @@ MILLRACE_COROUTINE task<void> require_version(const session& s, std::string buck
   throw millrace::detail::version_changed(etag, now.etag, op.at());
 }
 
-/// Bytes of one part of the upload that made the object; what a store answers that knows no parts fits none, 0 where it
+/// Bytes of one part of the upload that made the object; an answer of a store that knows no parts fits none, 0 if it
 /// refuses.
 MILLRACE_COROUTINE task<std::uint64_t> upload_part_size(const session& s, std::string bucket, std::string key,
                                                         std::string etag, std::uint64_t number) {
@@ -141,7 +141,7 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
   prepare(ex);
   std::exception_ptr why;
   std::optional<object_info> known;
-  bool sound = true;  // what has come so far may be kept
+  bool sound = true;  // the bytes received so far may be kept
   millrace::detail::request_gate::turn turn;
   try {
     http::body_options body = memory();
@@ -190,12 +190,12 @@ MILLRACE_COROUTINE_BODY task<object_part> part_download::once() {
   } catch (const changed_error&) {
     why = std::current_exception();
     op_.new_connection = true;
-    known = seen_;  // what is read once more must be that version
+    known = seen_;  // the next attempt must read that version
   } catch (...) {
     why = std::current_exception();
     op_.new_connection = true;
   }
-  // The exchange is gone; what it had received lies in partial_.
+  // The exchange is gone; its bytes lie in partial_.
   if (!sound || !may_resume()) forget();
   if (known) seen_ = std::move(known);
   progressed_ = partial_.filled > before && partial_.filled - before >= std::max(64 * KiB, length_ / 16);
@@ -293,7 +293,7 @@ MILLRACE_INLINE void part_download::judge(const http::response_head& head) {
   if (!op_.range) {
     declared_ = body_checksum::of(head.fields);
     const crc_kind kind = declared_ ? declared_->crc() : crc_kind::none;
-    if (partial_.crc.kind() != kind) partial_.crc = running_crc(kind);  // of fewer bytes, where some have come already
+    if (partial_.crc.kind() != kind) partial_.crc = running_crc(kind);  // of fewer bytes, if some have come already
     session_.expect_crc(kind);
   }
   if (!seen_) seen_ = std::move(now);
@@ -327,7 +327,7 @@ MILLRACE_COROUTINE task<object_info> head_once(const session& s, const operation
   co_return info;
 }
 
-/// The object as a whole, where ranges were refused because it is empty.
+/// The object as a whole, if ranges were refused because it is empty.
 MILLRACE_COROUTINE task<object_part> get_empty_once(const session& s, const operation& op) {
   http::body_options small;
   http::exchange x = co_await send(s, op, std::move(small));

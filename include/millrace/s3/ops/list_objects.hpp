@@ -23,10 +23,9 @@ namespace detail {
 MILLRACE_COROUTINE task<list_page> list_once(const session& s, const operation& op);
 
 /// A string `s` with last < s < until, after which a range of keys may be listed by itself, as near to the middle of
-/// what is left of the range as the keys of its latest page tell, from `first` to `last`: digits, and letters beside
-/// them, are taken for a number. Without `until`: the end of the numbers that change within the page, or, if `wide`, of
-/// the letters and digits. nullopt where nothing tells, or where about one page is left. Starts with `prefix`, as they
-/// do.
+/// the rest of the range as the keys of its latest page tell, from `first` to `last`: digits, and letters beside them,
+/// are taken for a number. Without `until`: the end of the numbers that change within the page, or, if `wide`, of the
+/// letters and digits. nullopt if nothing tells, or if about one page is left. Starts with `prefix`, as they do.
 std::optional<std::string> split_point(std::string_view prefix, std::string_view first, std::string_view last,
                                        const std::optional<std::string>& until, bool wide);
 
@@ -42,14 +41,14 @@ std::optional<std::string> split_point(std::string_view prefix, std::string_view
 ///
 /// The first page comes when the first item is requested, and more when that does not suffice. From then on up to
 /// list_options::ranges ranges of the keys are listed side by side (start-after), up to 64,000 keys ahead of the
-/// consumer. They are joined where the page that ends a range shows the keys that the next one begins with. Where it
-/// does not, the rest is listed page after page; where keys do not ascend in a range that start-after began, all that
-/// follows the first range is listed again, page after page. One log line reports that. A store whose order is not that
-/// of bytes may still hide keys from ranges: list_options::ranges is 1 for such a store.
+/// consumer. They are joined if the page that ends a range shows the keys that the next one begins with. If it does
+/// not, the rest is listed page after page; if keys do not ascend in a range that start-after began, all keys after the
+/// first range are listed again, page after page. One log line reports that. A store whose order is not that of bytes
+/// may still hide keys from ranges: list_options::ranges is 1 for such a store.
 ///
-/// In flight: one request for each range, beside what other readers of the store have in flight; listings are not
-/// counted in a host's number of reads. 8 bytes of memory stay for each key. Dropping the generator ends its requests
-/// at once. Throws configuration_error for 0 ranges.
+/// In flight: one request for each range, beside the reads of others from the store; listings are not counted in a
+/// host's number of reads. 8 bytes of memory stay for each key. Dropping the generator ends its requests at once.
+/// Throws configuration_error for 0 ranges.
 MILLRACE_COROUTINE async_generator<shard> list_objects(std::shared_ptr<const session> s, url prefix,
                                                        list_options options = {}, std::uint64_t most_empty = 10000);
 

@@ -114,7 +114,7 @@ MILLRACE_INLINE std::optional<std::string> split_point(std::string_view prefix, 
   return std::nullopt;
 }
 
-/// ": no permission"; empty for what is not an error of the library.
+/// ": no permission"; empty for exceptions that are not the library's.
 MILLRACE_INLINE std::string reason_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -131,9 +131,9 @@ class key_range {
   key_range(std::string begin, std::optional<std::string> end, bool w)
       : after(std::move(begin)), until(std::move(end)), wide(w), last(after) {}
 
-  /// Throws where the pages of a listing go in circles or have no keys.
+  /// Throws if the pages of a listing go in circles or have no keys.
   void check(const list_page& page, std::uint64_t most_empty, const operation& op, const url& prefix);
-  /// Whether the keys of a page ascend from those before.
+  /// True if the keys of a page ascend from those before.
   bool ascends(const list_page& page) const noexcept;
 
   const std::string after;           // start-after; empty: from the prefix's beginning
@@ -156,7 +156,7 @@ class key_range {
   std::string seen_;  // an earlier token, moved on at every power of two: no cycle is missed (Brent)
   std::uint64_t pages_ = 0;
   std::uint64_t mark_ = 1;
-  std::uint64_t empty_ = 0;  // pages since the last key; a few are right where many versions have been deleted
+  std::uint64_t empty_ = 0;  // pages since the last key; a few are right if many versions have been deleted
 };
 
 MILLRACE_INLINE void key_range::check(const list_page& page, std::uint64_t most_empty, const operation& op,
@@ -218,7 +218,7 @@ class split_listing {
   }
   MILLRACE_COROUTINE static task<void> work(split_listing& self, key_range& r);
   MILLRACE_COROUTINE task<list_page> page_of(key_range& r);
-  /// Splits what is left of a range, if that may be worth it.
+  /// Splits the rest of a range, if that may be worth it.
   MILLRACE_COROUTINE void split(key_range& r);
   void take(key_range& r, list_page page);
   /// From `r` on, whose keys up to here are right, page after page.
@@ -312,7 +312,7 @@ MILLRACE_INLINE void split_listing::take(key_range& r, list_page page) {
       r.odd = r.done = true;
       return;
     }
-    // As it comes, then. What is listed from here on may lie anywhere.
+    // The first range is listed as it comes. Its further keys may lie anywhere.
     if (r.next != nullptr || r.until) go_on_alone(r, "keys do not ascend");
     alone_ = true;
   }
@@ -432,7 +432,7 @@ MILLRACE_COROUTINE_BODY task<std::vector<listed_object>> split_listing::next() {
   }
 }
 
-/// The keys of a listing, by hashes of 128 bits: those that come twice are found, also where keys do not ascend.
+/// The keys of a listing, by hashes of 128 bits: those that come twice are found, also if keys do not ascend.
 class given_keys {
  public:
   /// Notes `key`; false if it is there already.

@@ -21,7 +21,7 @@ namespace detail {
 class body_checksum;
 
 /// True if the parts of the upload are really those of find_parts(): each is checked before damage is reported. Throws
-/// changed_error where the object is no longer the version `etag`.
+/// changed_error if the object is no longer the version `etag`.
 MILLRACE_COROUTINE task<bool> parts_alike(const session& s, const body_checksum& sum, std::string bucket,
                                           std::string key, std::string etag);
 
@@ -36,7 +36,7 @@ class object_checksum {
  public:
   object_checksum(std::shared_ptr<const session> s, std::string bucket, std::string key, std::string etag,
                   detail::body_checksum sum);
-  /// With what has been added up so far.
+  /// Continues from the sums of `other`.
   object_checksum(const object_checksum& other);
   object_checksum& operator=(const object_checksum&) = delete;
   ~object_checksum();
@@ -44,7 +44,7 @@ class object_checksum {
   /// The version that it is of; may be empty.
   const std::string& etag() const noexcept { return etag_; }
 
-  /// The next bytes of the object, in order. Their CRC is not computed again where `crc` is that (object_part::crc).
+  /// The next bytes of the object, in order. Their CRC is not computed again if `crc` is that (object_part::crc).
   void add(const bytes& data, const running_crc& crc);
   /// After all bytes have been added: throws checksum_error if they are not those of the store. The error has
   /// `delivered`. The object must outlive the task.

@@ -22,7 +22,7 @@ class object_info {
  public:
   std::uint64_t size = 0;  ///< of the whole object
   std::string etag;        ///< quotes included; empty when the store sends none
-  std::string encoding;    ///< Content-Encoding of what was read; empty when the store sends none
+  std::string encoding;    ///< Content-Encoding of the object; empty when the store sends none
 };
 
 /// Bytes of an object, with the version they belong to.
@@ -34,7 +34,7 @@ class object_part {
   bool whole = false;  ///< asked for as a whole, and compared with the checksum that the store keeps, if it keeps one
   duration first_byte{0};  ///< from the request to the head of its answer: of the last request, if there were several
   duration held{0};        ///< before that request, while the store asked for fewer
-  running_crc crc;  ///< of `data`; of kind none, or of fewer bytes, where it was not computed on the way
+  running_crc crc;  ///< of `data`; of kind none, or of fewer bytes, if it was not computed on the way
 };
 
 /// How a part of an object is requested; see get_object_range(). Trivially destructible, so that it may be spelled in
@@ -44,7 +44,7 @@ struct get_options {
   /// store keeps of it.
   std::optional<std::uint64_t> size = std::nullopt;
   /// The size is not known, and is likely at most the length of the part: the object is requested as a whole likewise,
-  /// and by the range where it is longer.
+  /// and by the range if it is longer.
   bool likely_whole = false;
   bool new_connection = false;  ///< the first request has a connection of its own, as those after damage have
 };
@@ -61,11 +61,11 @@ struct put_options {
   std::size_t part = 8 * MiB;     ///< bytes of one part: 5 MiB to 5 GiB at AWS, and at most 10,000 parts
   std::size_t parts = 4;          ///< held at once: the one that is being filled and those on their way
   std::size_t window = 64 * MiB;  ///< bytes of those; one part is always held
-  /// What the stream holds, where that is known: parts become large enough for it, and a stream of another length is an
-  /// error instead of an object.
+  /// Length of the stream, if it is known: parts become large enough for it, and a stream of another length is an error
+  /// instead of an object.
   std::optional<std::uint64_t> size = std::nullopt;
   /// An object of that name is left alone: 412 PreconditionFailed. After an attempt whose answer was lost, an object of
-  /// the same content is taken for what that attempt has stored.
+  /// the same content counts as that attempt's.
   bool only_new = false;
   /// The object is replaced only while it has this ETag: else 412 PreconditionFailed, and 404 NoSuchKey where there is
   /// none. After an attempt whose answer was lost as with only_new.

@@ -32,7 +32,7 @@ namespace millrace::inline MILLRACE_ABI::s3::detail {
 
 inline constexpr std::uint64_t max_parts = 10000;
 
-/// put_options, checked, with everything copied: what a coroutine may keep.
+/// put_options, checked, with everything copied, so that a coroutine may keep them.
 class put_plan {
  public:
   /// Throws configuration_error for sizes that cannot work and for text that no header may carry.
@@ -66,7 +66,7 @@ class object_chunk {
   friend std::size_t byte_size(const object_chunk& c) noexcept { return c.data.size(); }
 };
 
-/// Where the bytes of one part are collected. It begins small and becomes a slab only when a part needs one.
+/// Collects the bytes of one part. It begins small and becomes a slab only when a part needs one.
 class part_buffer {
  public:
   part_buffer(std::size_t part, slab_pool& slabs) noexcept : part_(part), slabs_(slabs) {}
@@ -74,7 +74,7 @@ class part_buffer {
   bool empty() const noexcept { return filled_ == 0; }
   bool full() const noexcept { return filled_ == part_; }
 
-  /// Takes what fits from the front of `piece`.
+  /// Takes from the front of `piece` as much as fits.
   void take(bytes& piece);
   bytes release();
 
@@ -190,7 +190,7 @@ class open_upload {
     }
   }
 
-  /// The id, once the store has given it; throws what creating it has thrown. The upload must outlive the task.
+  /// The id, once the store has given it; throws the exception of its creation. The upload must outlive the task.
   task<std::string> id() const {
     co_await state_->created.wait();
     if (state_->error) std::rethrow_exception(state_->error);
@@ -245,8 +245,8 @@ MILLRACE_COROUTINE task<void> create_bucket(std::shared_ptr<const session> s, st
 
 /// Deletes an object; one that is not there is fine, a bucket that is not there is s3::error. Retried as others are.
 ///
-/// In a bucket with versions the object is hidden by a delete marker: what was stored remains, and can be listed and
-/// restored by other tools. Where the client or the bucket's policy does not allow it: 403 AccessDenied, for anonymous
+/// In a bucket with versions the object is hidden by a delete marker: the stored versions remain, and can be listed and
+/// restored by other tools. If the client or the bucket's policy does not allow it: 403 AccessDenied, for anonymous
 /// requests too.
 MILLRACE_COROUTINE task<void> remove_object(std::shared_ptr<const session> s, std::string bucket, std::string key);
 
@@ -265,9 +265,9 @@ async_generator<Chunk> counted(Chunk first, Generator rest, std::uint64_t* total
 
 }  // namespace detail
 
-/// Stores what `content`, a stream<bytes>, gives, to its end, as one object: in one request when it fits one
-/// part (an empty stream makes an empty object), else as a multipart upload. Gives the size and the ETag. See
-/// client::put() for the plan's options.
+/// Stores all items of `content`, a stream<bytes>, as one object: in one request when it fits one part (an empty stream
+/// makes an empty object), else as a multipart upload. Gives the size and the ETag. See client::put() for the plan's
+/// options.
 ///
 /// Concurrency: `content` is pulled while parts are on their way; at most plan.limit parts, of plan.part bytes each,
 /// are held, the one that is being filled among them. Each part is retried by itself; every request is covered by its
@@ -278,7 +278,7 @@ async_generator<Chunk> counted(Chunk first, Generator rest, std::uint64_t* total
 /// while the last request is on its way, the object may be there or not. An upload is not aborted only if the answer to
 /// its creation was lost, since its id is not known; stores have a lifecycle rule for these. With a condition, a retry
 /// whose first attempt had succeeded is refused: the object is then looked at by a HEAD, and is this one if it has the
-/// checksum or the ETag of what was sent.
+/// checksum or the ETag of the content sent.
 template <class Content>
 task<object_info> put_stream(std::shared_ptr<const session> s, std::string bucket, std::string key, Content content,
                              detail::put_plan plan) {

@@ -142,7 +142,7 @@ MILLRACE_COROUTINE_BODY task<void> discard_once(const session& s, const operatio
   throw_if_refused(body, op);
 }
 
-/// `one`, an attempt at storing something; `*doubt` becomes true where it fails and the store may have carried it out.
+/// `one`, an attempt at storing something; `*doubt` becomes true if it fails and the store may have carried it out.
 template <class T>
 task<T> noting_doubt(task<T> one, bool* doubt) {
   try {

@@ -42,10 +42,11 @@ class object_reader {
   /// An object of this size is one request.
   static constexpr std::size_t first_part = 1 * MiB;
   static constexpr std::size_t longest_part = 8 * MiB;
-  /// Parts that are in flight, or in place and not yet compared: what is kept of them does not grow with the object.
+  /// Most parts that are in flight, or in place and not yet compared: the memory for them does not grow with the
+  /// object.
   static constexpr std::size_t most_parts = 256;
 
-  /// Reads the object, once more where its bytes do not have the store's checksum.
+  /// Reads the object, once more if its bytes do not have the store's checksum.
   MILLRACE_COROUTINE task<void> read_all();
   MILLRACE_COROUTINE task<void> read_once();
   MILLRACE_COROUTINE task<object_part> read_part(std::uint64_t offset, std::size_t length, slab_pool slabs,
@@ -64,11 +65,11 @@ class object_reader {
   millrace::detail::host_share share_;
   bool own_ = true;           // the memory is made here
   std::size_t limit_ = 0;     // bytes of the object, at most
-  char* memory_ = nullptr;    // where the object goes; null while there is none
+  char* memory_ = nullptr;    // memory for the object; null while there is none
   writable_bytes made_;
-  bytes small_;               // the whole object, where it is one part and the memory is made here
+  bytes small_;               // the whole object, if it is one part and the memory is made here
   object_info object_;        // as the first part said
-  std::uint64_t next_ = 0;    // where the next part begins
+  std::uint64_t next_ = 0;    // offset of the next part
   bool again_ = false;        // this is the second reading
   bool failed_ = false;       // a part has failed: no other one begins
   std::unique_ptr<object_checksum> checksum_;
@@ -82,13 +83,13 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// A whole object, of at most `max_bytes`, in one piece of memory.
 ///
-/// One GET brings the first MiB, and with it the size; what follows comes in ranges of at most 8 MiB, in parallel,
-/// each straight into its place: as many at once, and as long, as pays at this store. Beside the object's own memory
-/// about 1 MiB is used. All parts are of one version, that of the first answer, else changed_error. A part that breaks
-/// off is continued at the next byte; retries as in get_object_range.
+/// One GET brings the first MiB, and with it the size; the rest comes in ranges of at most 8 MiB, in parallel, each
+/// straight into its place: as many at once, and as long, as pays at this store. Beside the object's own memory about 1
+/// MiB is used. All parts are of one version, that of the first answer, else changed_error. A part that breaks off is
+/// continued at the next byte; retries as in get_object_range.
 ///
 /// With config::validate_checksums the store's checksum is asked for, by a HEAD beside the first GET, and compared with
-/// the bytes. Where they differ the object is read once more over other connections, and then a checksum_error says
+/// the bytes. If they differ, the object is read once more over other connections, and then a checksum_error says
 /// whether it was the same both times.
 ///
 /// An object of more than `max_bytes` is an http::error (too_large) with both sizes; at most its first MiB was
@@ -97,8 +98,8 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 MILLRACE_COROUTINE task<bytes> read_object(std::shared_ptr<const session> s, std::string bucket, std::string key,
                                            std::size_t max_bytes, std::atomic<std::uint64_t>* progress = nullptr);
 
-/// The same, into `memory` of the caller, page-locked memory too; gives the size of the object. The transport writes
-/// there, with no buffer of the library in between. What lies after the object is left as it is.
+/// Reads into `memory` of the caller, page-locked memory too; gives the size of the object. The transport writes there,
+/// with no buffer of the library in between. Memory after the object stays unchanged.
 ///
 /// An object that is longer than `memory` is an http::error (too_large) with both sizes; at most its first MiB has been
 /// written. The memory must live until the task has ended or is dropped: after that it is not written any more. After

@@ -70,7 +70,7 @@ MILLRACE_COROUTINE_BODY task<std::size_t> object_reader::read_into(std::span<std
 }
 
 MILLRACE_COROUTINE_BODY task<void> object_reader::read_all() {
-  std::optional<std::uint32_t> came;  // the CRC-32C of what was damaged
+  std::optional<std::uint32_t> came;  // the CRC-32C of the damaged object
   for (;;) {
     try {
       co_await read_once();
@@ -94,7 +94,7 @@ MILLRACE_COROUTINE_BODY task<void> object_reader::read_once() {
   checksum_.reset();
   if (progress_ != nullptr) progress_->store(0, std::memory_order_relaxed);
   next_ = UINT64_MAX;  // until the first part has said how long the object is
-  // Where there is no room at all the object may still be empty.
+  // If there is no room at all, the object may still be empty.
   const std::size_t length = std::max<std::size_t>(1, std::min(limit_, first_part));
   const bool placed = memory_ != nullptr && limit_ > 0;
   small_ = bytes();

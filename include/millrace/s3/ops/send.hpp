@@ -29,16 +29,16 @@ namespace detail {
 
 failed_attempt attempt_that(const error& e) noexcept;
 failed_attempt attempt_that(const http::error& e) noexcept;
-/// Throws `why`, and says so where that is the end of the patience with the store.
+/// Throws `why`, and says so if that is the end of the patience with the store.
 [[noreturn]] void give_up(const retry_policy& policy, const session& s, const std::exception_ptr& why);
 
 }  // namespace detail
 
 /// Runs `attempt` (a callable that gives a task<T>; each call signs anew) until it succeeds, fails for good, or the
 /// retry_policy ends it: then its last exception is thrown. A store that asks for fewer requests is waited for, up to
-/// retry_options::patience. An answer that contradicts what is known (checksum_error,
-/// changed_error) may have a wrong bit: the attempt is repeated once, immediately, whatever the policy says. Exceptions
-/// other than these, s3::error and http::error are thrown as they come. All requests of a session share its quota.
+/// retry_options::patience. An answer that contradicts known facts (checksum_error, changed_error) may have a wrong
+/// bit: the attempt is repeated once, immediately, whatever the policy says. Exceptions other than these, s3::error and
+/// http::error are thrown as they come. All requests of a session share its quota.
 ///
 /// Pauses are those of the executor's clock. If an attempt has a member progressed() that is true after a failure, it
 /// has received a good part of the answer and the next call continues from there: it does not count as an attempt (its
@@ -108,7 +108,7 @@ class operation {
   http::headers fields;
   std::optional<http::byte_range> range;
   bytes body;
-  bool new_connection = false;  ///< what came over an open one was damaged
+  bool new_connection = false;  ///< data over an open one was damaged
   bool elsewhere = false;       ///< it is tried again: over a new connection, to another address
   std::string prefix;           ///< of the keys that a request for the bucket itself is about: it goes by their gate
 
@@ -132,8 +132,8 @@ class attempts_at {
 
 }  // namespace detail
 
-/// with_retries() of an attempt at `op`, which must outlive the task: what is tried again after a transient failure has
-/// a new connection, to another address of the host if there is one whose latest request has not failed. A store that
+/// with_retries() of an attempt at `op`, which must outlive the task: a further attempt after a transient failure has a
+/// new connection, to another address of the host if there is one whose latest request has not failed. A store that
 /// asks for fewer requests is asked again over the open ones: it has no time for handshakes.
 template <class T, class Attempt>
 task<T> with_retries(const session& s, operation& op, Attempt attempt) {

@@ -146,7 +146,7 @@ MILLRACE_INLINE http::request signed_request(executor& ex, const session& s, con
   return r;
 }
 
-/// Whether the server's Date is so far from ours that this is why it refuses signatures: S3 allows 15 minutes.
+/// True if the server's Date is so far from ours that this is why it refuses signatures: S3 allows 15 minutes.
 MILLRACE_INLINE bool clock_differs(const session& s, const http::response_head& head) {
   const std::string* date = head.fields.find("date");
   if (date == nullptr) return false;
@@ -163,7 +163,7 @@ MILLRACE_INLINE bool is_from_s3(const http::response_head& head) noexcept {
   return head.fields.find("x-amzn-requestid") != nullptr;
 }
 
-/// True if a success is an answer to `op`, as far as its head tells. A document or the ETag of what was stored is
+/// True if a success is an answer to `op`, as far as its head tells. A document or the ETag of a stored object is
 /// judged by its reader; an object, or the head of one, may be of any bytes, so its head has to be a store's.
 MILLRACE_INLINE bool is_answer(const operation& op, const http::response_head& head) noexcept {
   if (head.status == 204) return op.method == "DELETE";
@@ -227,7 +227,7 @@ MILLRACE_COROUTINE_BODY task<error> refusal(const session& s, const operation& o
       if (piece.empty()) break;
       text += piece.view();
     }
-  } catch (const http::error&) {  // what was received is enough
+  } catch (const http::error&) {  // the part received is enough
   }
   error_document document = error_document::parse(text).value_or(error_document());
   if (op.method == "HEAD" && is_from_s3(head)) document.code = code_of_head(head.status, op.key.empty());

@@ -13,7 +13,7 @@
 
 namespace millrace::inline MILLRACE_ABI::s3 {
 
-/// One immutable snapshot of what signs requests: access key, secret, session token, moment of expiry.
+/// One immutable snapshot of the credentials that sign requests: access key, secret, session token, moment of expiry.
 ///
 /// Copies share the snapshot, on any thread: a signature can never mix the key of one refresh with the token of
 /// another. The memory is overwritten when the last copy goes. A default-constructed value is anonymous: requests go

@@ -42,8 +42,8 @@ class amz_date {
 
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
-/// True for what text::append_encoded_path() writes: S3 decodes the path of a request, encodes it so and signs that.
-/// Any other spelling of the same path would be refused as a wrong signature.
+/// True for paths as text::append_encoded_path() writes them: S3 decodes the path of a request, encodes it so and signs
+/// that. Any other spelling of the same path would be refused as a wrong signature.
 bool is_encoded_path(std::string_view path) noexcept;
 
 /// Removes empty, `.` and `..` segments the way the services other than S3 sign paths; a slash at the end stays.
@@ -73,7 +73,8 @@ class canonical_query {
 /// The headers of one SigV4 signature: checked, lower-cased, sorted, repeated ones joined. Keeps its scratch memory.
 class canonical_headers {
  public:
-  /// Forgets the last request and takes the caller's headers. Throws configuration_error for what must not be there.
+  /// Forgets the last request and takes the caller's headers. Throws configuration_error for headers that must not be
+  /// there.
   void assign(const owned_fields& headers);
 
   /// Adds one of the signer's own: `name` in lower case, `value` without a blank or a control character.
@@ -144,7 +145,7 @@ class sha256 {
 
 /// HMAC with SHA-256 (RFC 2104). The state of both hashes after the key is kept for the next call, which is nearly
 /// always for the same key, the signing key of the day: half of a short text's HMAC. (EVP_MAC_init() without a key is
-/// meant to do that, and does not in the first releases of OpenSSL 3.) Keys and what was derived from them are
+/// meant to do that, and does not in the first releases of OpenSSL 3.) Keys and values derived from them are
 /// overwritten on destruction.
 class hmac_sha256 {
  public:
@@ -251,8 +252,8 @@ class signer {
   /// Lower-case hexadecimal SHA-256 of a body, for signing_request::payload.
   std::string payload_sha256(std::string_view body);
 
-  /// What the last signature was computed from, to be held against the server's answer to a SignatureDoesNotMatch.
-  /// The canonical request contains the session token. Valid until the next call.
+  /// The input of the last signature, to be held against the server's answer to a SignatureDoesNotMatch. The canonical
+  /// request contains the session token. Valid until the next call.
   const std::string& canonical_request() const noexcept { return canonical_; }
   const std::string& string_to_sign() const noexcept { return string_to_sign_; }
 
@@ -262,7 +263,7 @@ class signer {
  private:
   void check(const signing_request& request);
 
-  /// False for what cannot stand in a request line, whatever the service.
+  /// False for text that cannot stand in a request line, whatever the service.
   static bool is_sendable(std::string_view text) noexcept;
 
   static void check_name(std::string_view text, const char* what);

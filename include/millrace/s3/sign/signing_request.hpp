@@ -57,8 +57,9 @@ struct signing_request {
   std::string path = "/";
   /// Encoded, as sent, without the `?`; parameters in any order.
   std::string query = {};
-  /// Everything else that is sent and must not be altered on the way (range, if-match, x-amz-*). Host and what the
-  /// signer adds itself are refused; headers that proxies change (connection, user-agent, ...) are left unsigned.
+  /// Everything else that is sent and must not be altered on the way (range, if-match, x-amz-*). Host and the headers
+  /// that the signer adds itself are refused; headers that proxies change (connection, user-agent, ...) are left
+  /// unsigned.
   owned_fields headers = {};
   std::string region;
   std::string service = "s3";

@@ -31,9 +31,9 @@ class error_document {
 
   std::string code;
   std::string message;
-  std::string region;    ///< where the bucket lives, with AuthorizationHeaderMalformed
+  std::string region;    ///< the bucket's region, with AuthorizationHeaderMalformed
   std::string endpoint;  ///< the host to use, with PermanentRedirect and TemporaryRedirect
-  std::string resource;  ///< what the request was about, as the server saw it
+  std::string resource;  ///< the object of the request, as the server saw it
   std::string request_id;
 };
 
@@ -68,7 +68,7 @@ struct listed_object {
 
   std::string key;                 ///< raw bytes
   std::uint64_t size = 0;          ///< bytes
-  std::string etag;                ///< with its quotes, also where the store leaves them out; may be empty
+  std::string etag;                ///< with its quotes, also if the store leaves them out; may be empty
   std::int64_t last_modified = 0;  ///< unix seconds; 0 when the store does not say
 };
 
@@ -151,7 +151,7 @@ std::string crc32c_value(std::string_view data);
 std::string complete_document(const std::vector<stored_part>& parts);
 
 /// The ETag that an object made of these parts has at stores whose ETags are MD5 sums: the MD5 of the parts' MD5s, and
-/// their number. Empty where the parts' ETags are something else.
+/// their number. Empty if the parts' ETags are something else.
 std::string composite_etag(const std::vector<stored_part>& parts);
 
 /// Keeps the text of the elements of one name, whatever they stand in: S3's CompleteMultipartUploadResult is called
@@ -172,11 +172,11 @@ class element_handler final : public xml_handler {
   std::string_view name_;
 };
 
-/// The CRC-32C that S3 keeps of an object made of these parts: that of the parts' sums, and their number. Empty where a
+/// The CRC-32C that S3 keeps of an object made of these parts: that of the parts' sums, and their number. Empty if a
 /// part has none.
 std::string composite_crc32c(const std::vector<stored_part>& parts);
 
-/// The ETag of an object stored in one request, at stores whose ETags are MD5 sums. Empty where OpenSSL has no MD5.
+/// The ETag of an object stored in one request, at stores whose ETags are MD5 sums. Empty if OpenSSL has no MD5.
 std::string md5_etag(std::string_view data);
 
 /// The text of the element `name` in an answer that began as a success. S3 sends the status before it knows how the

@@ -76,7 +76,7 @@ MILLRACE_INLINE void list_handler::leaf(std::string_view path, const std::string
   const std::size_t slash = path.find('/');
   if (slash == std::string_view::npos || !is_listing(path.substr(0, slash))) return error_.leaf(path, text);
   path.remove_prefix(slash + 1);
-  // Names and tokens are taken as they are; what is no name may have blanks around it.
+  // Names and tokens are taken unchanged; other values may have blanks around them.
   if (path == "IsTruncated") {
     truncated_ = text::to_lower(text::trimmed(text));
   } else if (path == "MaxKeys") {
@@ -105,7 +105,7 @@ MILLRACE_INLINE list_page list_handler::page(std::string_view bucket) {
   list_page out;
   // xs:boolean has two spellings of each. So does a continuation token.
   if (truncated_.empty() && !token_.empty()) truncated_ = "true";
-  // Left out where it is false (gofakes3): fewer names than a page may have are all of them.
+  // Left out if it is false (gofakes3): fewer names than a page may have are all of them.
   const std::optional<std::uint64_t> most = text::parse_decimal<std::uint64_t>(most_);
   if (truncated_.empty() && most && objects_.size() + prefixes_.size() < *most) truncated_ = "false";
   out.truncated = truncated_ == "true" || truncated_ == "1";

@@ -28,7 +28,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What one job of an unpacker made.
+/// The result of one job of an unpacker.
 class unpack_step {
  public:
   unpack_step() = default;
@@ -68,7 +68,7 @@ class unpack_ahead {
 
   /// The next piece of the source.
   MILLRACE_COROUTINE void take(chunk&& c);
-  /// Whether an object was compressed.
+  /// True if an object was compressed.
   bool met_packed() const noexcept { return met_packed_; }
   /// Begins to read the source ahead.
   MILLRACE_COROUTINE void start();
@@ -83,7 +83,7 @@ class unpack_ahead {
  private:
   struct object {
     std::shared_ptr<const shard> from;
-    std::string head;  // its first bytes, until it is known what it is
+    std::string head;  // its first bytes, until its kind is known
     bool known = false;
     bool packed = false;
     bool whole = false;         // its last piece has come
@@ -146,8 +146,8 @@ class unpack_ahead {
 /// The stage before untar() and lines() look at objects: unpacks those that are compressed, on a pool, side by side and
 /// in order. `head_bytes`: how much of an object's beginning `look` needs, if the object has that much. Until the first
 /// compressed object nothing is read ahead and pieces pass through unchanged. Errors of an object (archive_error) come
-/// after what was unpacked before. Dropping it drops what waits; a job that a thread has begun runs to its end, of 4
-/// MiB.
+/// after the data that was unpacked before. Dropping it drops what waits; a job that a thread has begun runs to its
+/// end, of 4 MiB.
 MILLRACE_COROUTINE async_generator<unpacked_chunk> unpack_objects(async_generator<chunk> in, format_of_head look,
                                                                   std::size_t head_bytes, tar::archive_options limits,
                                                                   unpack_place place);

@@ -79,7 +79,7 @@ class branch final : private completion {
   bool done_ = false;
 };
 
-/// Branches of any types. What is done to all is done in their order; they are dropped in reverse order.
+/// Branches of any types. Operations on all follow their order; branches are dropped in reverse order.
 template <class... T>
 class branch_tuple {
  public:
@@ -98,7 +98,7 @@ class branch_tuple {
     each_from_last(f, std::index_sequence_for<T...>());
   }
 
-  /// Of the first branch that is done; one must be.
+  /// The value of the first branch that is done; one must be.
   template <std::size_t I = 0>
   any_value take_any() {
     if constexpr (I + 1 < sizeof...(T)) {
@@ -217,18 +217,19 @@ class branches_awaiter : public fork {
   Branches branches_;
 };
 
-// ---- what any_of() and all_of() take
+// ---- arguments of any_of() and all_of()
 
 template <class>
 inline constexpr bool is_task = false;
 template <class T>
 inline constexpr bool is_task<task<T>> = true;
 
-/// What awaiting an A gives.
+/// The result of awaiting an A.
 template <class A>
 using awaited_value = decltype(std::declval<A>().awaited_by(std::declval<promise_base&>()).await_resume());
 
-/// A task that awaits `awaited`. A is an lvalue reference for what the caller keeps: a spawned task, a next().
+/// A task that awaits `awaited`. A is an lvalue reference for an object that the caller keeps: a spawned task, a
+/// next().
 template <class T, class A>
 task<T> awaiting(A awaited) {
   co_return co_await static_cast<A&&>(awaited);

@@ -22,8 +22,8 @@ namespace millrace::inline MILLRACE_ABI::tar::detail {
 /// input into one that is pushed. 0.3 microseconds a switch (ucontext saves the signal mask by a system call).
 ///
 /// resume() and suspend() are called in turns, on one thread at a time. The function must have returned, or never have
-/// been started, when the fiber is destroyed: what is on its stack is not unwound. It must not let an exception out and
-/// must not suspend while one is being handled.
+/// been started, when the fiber is destroyed: objects on its stack are not unwound. It must not let an exception out
+/// and must not suspend while one is being handled.
 class fiber {
  public:
   /// Allocates the stack; runs nothing yet. Throws std::bad_alloc.
@@ -38,9 +38,9 @@ class fiber {
   /// Called inside: returns to the caller of resume(), and continues at the next resume().
   void suspend();
 
-  /// Whether the function has returned.
+  /// True if the function has returned.
   bool done() const noexcept { return done_; }
-  /// Whether it has been resumed at least once.
+  /// True if it has been resumed at least once.
   bool started() const noexcept { return started_; }
 
  private:

@@ -9,25 +9,25 @@
 
 namespace millrace::inline MILLRACE_ABI::tar::detail {
 
-/// What an object is that is not an archive, from its first bytes: for error messages.
+/// Names the kind of an object that is not an archive, from its first bytes: for error messages.
 
-/// Whether it may be text: no control characters but white space, and, as far as a short beginning goes
-/// (which compressed data may have without one), UTF-8. The last character may be cut.
+/// Returns true if it may be text: no control characters but white space, and, as far as a short beginning goes (which
+/// compressed data may have without one), UTF-8. The last character may be cut.
 bool looks_like_text(std::string_view head) noexcept;
 
-/// The name of a compression that is not unpacked here; empty where it begins like none.
+/// The name of a compression that is not unpacked here; empty if it begins like none.
 std::string_view other_compression(std::string_view head) noexcept;
 
-/// What a Content-Encoding says was done to the bytes: "br", "gzip, br"; empty if they are as they are. `aws-chunked`
-/// means nothing: it is S3's form of an upload, which some stores keep by mistake.
+/// The codings that a Content-Encoding names: "br", "gzip, br"; empty if the bytes are not encoded. `aws-chunked` means
+/// nothing: it is S3's form of an upload, which some stores keep by mistake.
 std::string content_coding(std::string_view encoding);
 
-/// The name of what begins so and is no archive: "XML or HTML, perhaps a server's error message", "gzip data", "text";
-/// empty where it begins like nothing that is known.
+/// The name of the kind that begins so and is no archive: "XML or HTML, perhaps a server's error message", "gzip data",
+/// "text"; empty if it begins like nothing that is known.
 std::string other_kind(std::string_view head);
 
-/// ", but text: it begins with "Not Found"", to go on after "not an archive"; `: it begins with "..."` of what is not
-/// known. 24 bytes of it are shown.
+/// ", but text: it begins with "Not Found"", to continue "not an archive"; `: it begins with "..."` for an unknown
+/// kind. 24 bytes of it are shown.
 std::string not_but(std::string_view head);
 
 }  // namespace millrace::tar::detail

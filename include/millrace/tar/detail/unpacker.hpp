@@ -46,14 +46,14 @@ inline std::string archive_words(::archive* a) {
 }
 
 /// Lets `a` read this one compression or format and no other. A filter is appended, not supported: libarchive would ask
-/// its output for a further layer, again and again and inside the call that opens, where nothing bounds what a few
-/// hundred bytes become. The tar format is not among them: decompressed bytes are taken raw and walked by tar::reader.
-/// Returns false where libarchive lacks it (it would run a program).
+/// its output for a further layer, again and again and inside the call that opens, where nothing bounds the output of a
+/// few hundred bytes. The tar format is not among them: decompressed bytes are taken raw and walked by tar::reader.
+/// Returns false if libarchive lacks it (it would run a program).
 bool enable(::archive* a, format kind);
 
 inline bool is_compression(format kind) noexcept { return kind >= format::gzip && kind <= format::deflate; }
 
-/// Whether a warning is only about libarchive's wish to convert a name to the process's locale. Names are taken as
+/// True if a warning is only about libarchive's wish to convert a name to the process's locale. Names are taken as
 /// bytes, and a library does not set the locale.
 inline bool is_about_charset(std::string_view words) noexcept {
   return words.find("be converted") != std::string_view::npos;
@@ -62,10 +62,10 @@ inline bool is_about_charset(std::string_view words) noexcept {
 inline bool is_zero(std::string_view text) noexcept { return text.find_first_not_of('\0') == std::string_view::npos; }
 
 /// The pieces fed to a library that wants one whole piece at a time and keeps looking at it until it asks for the next.
-/// Remembers a little of what went before, to look at what the library left unread at its end.
+/// Remembers a little of the earlier pieces, to look at the bytes that the library left unread at its end.
 class packed_input {
  public:
-  /// Of the pieces before the current one, `remembered` bytes are kept.
+  /// Keeps `remembered` bytes of the pieces before the current one.
   explicit packed_input(std::size_t remembered) : remembered_(remembered) { before_.reserve(2 * remembered); }
 
   void push(bytes piece) {
@@ -82,8 +82,8 @@ class packed_input {
   /// Bytes of the pieces before the current one.
   std::uint64_t before() const noexcept { return given_; }
 
-  /// The bytes given from offset `consumed` on. False when they are not all remembered: read that far ahead, what
-  /// follows can be nothing good.
+  /// The bytes given from offset `consumed` on. False when they are not all remembered: after reading that far ahead,
+  /// the rest cannot be sound.
   bool unread(std::uint64_t consumed, std::string& out) const { return look(consumed, SIZE_MAX, out); }
 
   /// `size` of the bytes given from offset `at` on, or as many as there are. False when they are not all remembered.
@@ -110,14 +110,14 @@ class stream_decoder {
   stream_decoder& operator=(const stream_decoder&) = delete;
   virtual ~stream_decoder() = default;
 
-  /// Whether a member or frame may begin so.
+  /// True if a member or frame may begin so.
   virtual bool begins(char first) const noexcept = 0;
-  /// Decompresses some of `in` into `out`, and takes from the front of both what was used. Something must be in `in`,
-  /// or `out` have been filled by the step before. Returns what is wrong with the data, or null. Throws std::bad_alloc.
+  /// Decompresses some of `in` into `out`, and removes the used part from the front of both. Something must be in `in`,
+  /// or `out` have been filled by the step before. Returns the fault of the data, or null. Throws std::bad_alloc.
   virtual const char* step(std::string_view& in, std::span<char>& out) = 0;
-  /// Whether the data may end here: after a complete member or frame. All of it has been output then.
+  /// True if the data may end here: after a complete member or frame. All of it has been output then.
   bool complete() const noexcept { return complete_; }
-  /// Whether the error of step() is an exceeded limit rather than damage.
+  /// True if the error of step() is an exceeded limit rather than damage.
   bool refuses() const noexcept { return refuses_; }
 
  protected:
@@ -144,8 +144,8 @@ class gzip_decoder : public stream_decoder {
   ::z_stream state_ = {};
 };
 
-/// By zlib: what a server calls "deflate", which is RFC 1950 or, as many servers understood it, RFC 1951 alone. One
-/// stream: nothing says that several may follow each other.
+/// By zlib: the coding that a server calls "deflate", which is RFC 1950 or, as many servers understood it, RFC 1951
+/// alone. One stream: nothing says that several may follow each other.
 class deflate_decoder final : public gzip_decoder {
  public:
   deflate_decoder() noexcept : gzip_decoder(nullptr) {}
@@ -176,16 +176,16 @@ class zstd_decoder final : public stream_decoder {
   std::string refusal_;
 };
 
-/// `windows` outlives it. Null for a format that libarchive decompresses: the others let through what is cut or
-/// damaged (it verifies no checksum of gzip, and a zstd frame that is skipped may end anywhere).
+/// `windows` outlives it. Null for a format that libarchive decompresses. (For the others it accepts data that is cut
+/// or damaged: it verifies no checksum of gzip, and a zstd frame that is skipped may end anywhere.)
 std::unique_ptr<stream_decoder> make_stream_decoder(format kind, window_claim& windows);
 
 /// Most bytes of a member's header in a zip: two texts follow it.
 inline constexpr std::size_t most_zip_header = 30 + 2 * std::size_t(UINT16_MAX);
 
 /// The name of the member whose header (PKWARE APPNOTE 4.3.7) begins `header`, and its extra field: as the archive has
-/// it, or, where Info-ZIP's field 0x7075 (APPNOTE 4.6.9) goes with that name, in UTF-8. Like Python's zipfile, up to a
-/// NUL. libarchive would convert it to the process's locale, and has none where that cannot be done.
+/// it, or, if Info-ZIP's field 0x7075 (APPNOTE 4.6.9) goes with that name, in UTF-8. Like Python's zipfile, up to a
+/// NUL. libarchive would convert it to the process's locale, and has none if that cannot be done.
 std::string zip_name(std::string_view header);
 
 /// Counts the records of a zip's central directory (PKWARE APPNOTE 4.3.12), which follows the members.
@@ -199,14 +199,14 @@ class zip_directory {
 
   std::uint64_t records() const noexcept { return records_; }
 
-  /// Whether the directory is followed by its end record, which every zip has. Asked when all has been fed.
+  /// True if the directory is followed by its end record, which every zip has. Asked when all has been fed.
   bool complete() const noexcept;
 
  private:
   static constexpr std::size_t record_bytes = 46;  // without name, extra field and comment
   static constexpr std::size_t end_bytes = 22;
 
-  std::string text_;  // a record that is not whole yet; at the end what follows the records
+  std::string text_;  // a record that is not whole yet; at the end, the bytes after the records
   std::uint64_t records_ = 0;
   bool ended_ = false;
 };
@@ -215,8 +215,8 @@ class zip_directory {
 /// suspended whenever the callback has no input or there is output.
 ///
 /// Decompresses (bzip2, xz, lz4: data comes out in slabs) or reads members (zip, cpio). Everything is copied out of
-/// libarchive's memory. One thread at a time; stays where it was constructed. Destroying it in the middle lets the
-/// callback fail, so that libarchive and the fiber run to their ends and free what they hold.
+/// libarchive's memory. One thread at a time; stays where it was constructed. If it is destroyed in the middle, the
+/// callback fails, so that libarchive and the fiber run to their ends and free their memory.
 ///
 /// gzip and zstd are decompressed by zlib and libzstd in libarchive's place, straight into the slabs.
 class unpacker {
@@ -226,7 +226,7 @@ class unpacker {
     data,    ///< take_data() has decompressed bytes
     member,  ///< take_member() has a member
     done,    ///< the archive has ended; take_data() may have a rest
-    failed,  ///< see rethrow(), reason(), offset(); take_data() may have what came before
+    failed,  ///< see rethrow(), reason(), offset(); take_data() may have earlier data
   };
 
   /// `head`: the object's first bytes, of detect_bytes if it has as many. `windows`: of the objects unpacked beside it;
@@ -242,7 +242,7 @@ class unpacker {
   void end_input() noexcept { input_.end(); }
 
   /// Takes the window that the first bytes ask for, if there is room beside the other objects: else it is too early to
-  /// run(). What can never have room, run() refuses.
+  /// run(). A window that can never have room is refused by run().
   bool take_window() { return windows_.take(window_); }
 
   /// Runs until there is something to say.
@@ -260,7 +260,7 @@ class unpacker {
 
  private:
   static constexpr std::size_t stack_bytes = 256 * KiB;
-  /// Most bytes that libarchive gets at once: what it does with them is bounded, and then it asks for more.
+  /// Most bytes that libarchive gets at once: its work on them is bounded, and then it asks for more.
   static constexpr std::size_t most_piece = 64 * KiB;
   /// Most bytes of a zip that may lie between a folder and the next header. Some writers give folders an empty body,
   /// which libarchive unpacks inside the call for the next header.
@@ -278,7 +278,7 @@ class unpacker {
     fiber_.suspend();
   }
 
-  /// Whether there is memory for the xz blocks that begin in this piece.
+  /// Returns true if there is memory for the xz blocks that begin in this piece.
   bool judge_blocks(std::string_view piece) noexcept;
 
   bool fail(std::string reason, std::uint64_t at);
@@ -304,7 +304,7 @@ class unpacker {
   bool decompress(stream_decoder& decoder);
   bool decompress(::archive* a);
 
-  /// Whether what comes out is compressed too; asked when there is enough to tell. One layer is taken off, no more.
+  /// True if the output is compressed too; asked when there is enough to tell. One layer is taken off, no more.
   bool is_packed_again(std::string_view text, bool at_end);
 
   /// The next piece of the input, empty after the last one. False: dropped.
@@ -349,7 +349,7 @@ class unpacker {
   bool cancelled_ = false;
   const char* refused_ = nullptr;         // why give() has given no more
   std::string no_window_;                 // or this
-  std::uint64_t most_read_ = UINT64_MAX;  // where what the next header needs must have ended
+  std::uint64_t most_read_ = UINT64_MAX;  // end of the input that the next header may need
   std::uint64_t output_ = 0;
   std::string begin_;  // of the output, until its format is known
   writable_bytes slab_;

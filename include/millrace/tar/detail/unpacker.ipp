@@ -82,7 +82,7 @@ MILLRACE_INLINE void packed_input::remember(std::string_view piece) noexcept {
     return;
   }
   if (before_.size() + piece.size() > 2 * remembered_) before_.erase(0, before_.size() - remembered_);
-  before_.append(piece.data(), piece.size());  // within what the constructor reserved: allocates nothing
+  before_.append(piece.data(), piece.size());  // within the constructor's reservation: allocates nothing
 }
 
 /// zlib counts in 32 bits.
@@ -331,7 +331,7 @@ MILLRACE_INLINE bool unpacker::next_piece(std::string_view& out) {
 MILLRACE_INLINE bool unpacker::decompress(stream_decoder& decoder) {
   std::uint64_t consumed = 0;
   std::string_view in;
-  bool more = false;  // may come out of what has gone in
+  bool more = false;  // more output may come without more input
   for (;;) {
     if (in.empty() && !more) {
       if (!next_piece(in)) return false;
@@ -379,7 +379,7 @@ MILLRACE_INLINE bool unpacker::decompress(::archive* a) {
     if (!within_limits(consumed(a), output_)) return false;
   }
   const std::uint64_t consumed = this->consumed(a);
-  // What is no whole header libarchive takes for what follows the data.
+  // libarchive takes an incomplete header for bytes that follow the data.
   if (consumed == 0) return fail(std::string("the ") + format_name(kind_) + " data is broken or cut", 0);
   return check_end(consumed);
 }
@@ -437,7 +437,7 @@ MILLRACE_INLINE char type_of(::archive_entry* e) noexcept {
   }
 }
 
-/// Bytes of the record "TRAILER!!!" that ends a cpio archive. libarchive searches for it when what comes is no header.
+/// Bytes of the record "TRAILER!!!" that ends a cpio archive. libarchive searches for it when it finds no header.
 MILLRACE_INLINE la_int64_t cpio_end_bytes(::archive* a) noexcept {
   switch (::archive_format(a)) {
     case ARCHIVE_FORMAT_CPIO_SVR4_NOCRC:
@@ -499,7 +499,7 @@ MILLRACE_INLINE bool unpacker::read_members(::archive* a) {
   }
 }
 
-/// Compares what was read with the zip's directory, which begins at offset `consumed`.
+/// Compares the number of members with the zip's directory, which begins at offset `consumed`.
 MILLRACE_INLINE bool unpacker::check_directory(std::uint64_t consumed, std::uint64_t members) {
   zip_directory directory;
   bool known = false;
@@ -511,7 +511,7 @@ MILLRACE_INLINE bool unpacker::check_directory(std::uint64_t consumed, std::uint
               consumed);
 }
 
-/// As the archive has it, whatever the locale.
+/// Reads the name as the archive has it, whatever the locale.
 MILLRACE_INLINE bool unpacker::read_name(::archive* a, ::archive_entry* e) {
   if (kind_ != format::zip) {
     const char* const name = ::archive_entry_pathname(e);
@@ -572,7 +572,7 @@ MILLRACE_INLINE bool unpacker::read_body(::archive* a, ::archive_entry* e) {
   if (announced > most) {
     return fail("the member's " + std::to_string(announced) + " bytes are more than " + what_bounds, at);
   }
-  // More is taken as it comes: what a header announces may be any number.
+  // More is taken as it comes: a header may announce any number.
   constexpr std::uint64_t first = 16 * MiB;
   writable_bytes memory =
       writable_bytes::allocate(static_cast<std::size_t>(std::min(known ? announced : most, known ? first : 64 * KiB)));

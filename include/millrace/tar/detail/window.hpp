@@ -23,20 +23,20 @@ std::uint64_t number_at(std::string_view text, std::size_t at, std::size_t bytes
 inline constexpr std::size_t most_zstd_header = 18;
 
 /// The memory that unpacking a zstd frame needs, which begins with `frame`: its window, or, of a frame in one segment,
-/// its content. 0 for a frame that is skipped; nothing where more of the header is needed.
+/// its content. 0 for a frame that is skipped; nothing if more of the header is needed.
 std::optional<std::uint64_t> zstd_window(std::string_view frame) noexcept;
 
-/// The dictionary of the xz block whose header `block` begins with (the xz file format, 3.1). 0 where that is cut or
+/// The dictionary of the xz block whose header `block` begins with (the xz file format, 3.1). 0 if that is cut or
 /// damaged.
 std::uint64_t xz_dictionary(std::string_view block) noexcept;
 
 /// The memory that unpacking an object needs that begins with `head`: the window of its first zstd frame, the
-/// dictionary of its first xz block or of lzma. 0 for other formats, and where `head` is too short or too damaged to
+/// dictionary of its first xz block or of lzma. 0 for other formats, and if `head` is too short or too damaged to
 /// tell.
 std::uint64_t window_of(format kind, std::string_view head) noexcept;
 
-/// Finds the header of every block in xz data by their framing: nothing is decompressed. What it cannot follow is
-/// damaged, and for the decoder to refuse.
+/// Finds the header of every block in xz data by their framing: nothing is decompressed. Data that it cannot follow is
+/// damaged; the decoder refuses it.
 class xz_blocks {
  public:
   /// The next bytes. Returns the largest dictionary of the blocks whose headers end in them; 0: no header does.
@@ -94,7 +94,7 @@ class window_claim {
     if (shared_ != nullptr) shared_->give_back(taken_);
   }
 
-  /// Whether there is room for that window now, which is taken then. One that need() will refuse has room.
+  /// Takes the window if there is room for it now; returns false if there is not. True for one that need() refuses.
   bool take(std::uint64_t window);
   /// Takes the room for that window. Returns why there is none: max_window_bytes, the run's budget, the windows of the
   /// objects beside it; empty if there is.

@@ -15,7 +15,7 @@
 
 namespace millrace::inline MILLRACE_ABI::s3_server {
 
-/// What goes wrong with one answer. Made by its functions:
+/// A fault of one answer. Made by its functions:
 ///
 ///     faults.add({.method = "GET", .key = "train/000.tar", .nth = 2}, fault::reset_in_body(1 << 20));
 ///
@@ -81,7 +81,7 @@ class fault {
   // ---- framing
   /// No Content-Length; the connection is closed after the whole body: legal, although the client cannot know its end.
   static fault no_content_length() { return fault(kind::no_content_length); }
-  /// The same with only `at` bytes of the body.
+  /// Like no_content_length(), with only `at` bytes of the body.
   static fault cut_without_length(std::uint64_t at) { return fault(kind::cut_without_length, at); }
   /// Content-Length is `declared`; the whole body is sent and the connection closed.
   static fault wrong_content_length(std::uint64_t declared) { return fault(kind::wrong_content_length, declared); }
@@ -121,13 +121,13 @@ class fault {
   // ---- other answers
   /// An S3 error document; the request is not served.
   static fault refuse(int status, std::string code);
-  /// The same document with status 200, as S3 does for operations that had begun to answer.
+  /// An S3 error document with status 200, as S3 sends for operations that had begun to answer.
   static fault error_in_success(std::string code);
   /// A web page with `status` instead of the answer: a proxy, a captive portal.
   static fault page(int status = 200);
 
-  /// The same fault with one more field in the answer ("Retry-After", "x-amz-retry-after", "Location"). A fault() alone
-  /// with fields changes nothing else.
+  /// Adds a field to the fault's answer ("Retry-After", "x-amz-retry-after", "Location"). A fault() alone with fields
+  /// changes nothing else.
   fault with_field(std::string name, std::string value) && {
     fields.emplace_back(std::move(name), std::move(value));
     return std::move(*this);
@@ -150,7 +150,7 @@ class fault {
   }
 };
 
-/// Which requests a scripted fault is for; what is left out fits every request.
+/// The requests that a scripted fault applies to; a member left out fits every request.
 struct fault_match {
   const char* method = nullptr;
   const char* bucket = nullptr;
@@ -160,13 +160,13 @@ struct fault_match {
   std::uint64_t times = 0;           ///< with nth: that many from there; without: only the first ones; 0: see nth
 };
 
-/// Random faults, reproducible: whether and how a request fails depends on the seed, on what is asked for (method, key,
-/// range, listing position) and on how often it was asked for before, and on nothing else.
+/// Random faults, reproducible: whether and how a request fails depends only on the seed, on the target (method, key,
+/// range, listing position) and on the number of earlier requests for it.
 struct random_faults {
   std::uint64_t seed = 0;
   double probability = 0.1;  ///< of each request
   /// The most faults for the same question, so that retries get through; 0: no limit. Ranges with the same end are one
-  /// question here: a client may go on with what has come.
+  /// question here: a client may continue after the bytes received.
   std::uint64_t per_request = 2;
   bool silent = true;   ///< also broken answers that HTTP libraries report as success
   bool slow = false;    ///< also stalls and drips: for clients whose time-outs are short
@@ -174,7 +174,7 @@ struct random_faults {
   duration longest_pause = std::chrono::milliseconds(10);  ///< of delays, and between the pieces of a drip
 };
 
-/// What goes wrong on a server, and when. Thread-safe: may be changed while the server runs. Scripted faults come
+/// The faults of a server, and when they occur. Thread-safe: may be changed while the server runs. Scripted faults come
 /// first, in the order in which they were added; the first that fits is taken.
 class fault_plan {
  public:
@@ -195,7 +195,7 @@ class fault_plan {
     return injected_;
   }
 
-  /// What happens to `r`; counts it.
+  /// Chooses the fault for `r`; counts it.
   fault decide(const request& r);
 
  private:
@@ -218,7 +218,7 @@ class fault_plan {
     std::uint64_t seen_ = 0;
   };
   /// The question of a request, without date and signature. `resumable`: a range by its end alone, which stays the same
-  /// where a client goes on with what has come.
+  /// if a client continues after the bytes received.
   static std::string question(const request& r, bool resumable);
   static std::uint64_t hash(std::string_view text) noexcept;
 

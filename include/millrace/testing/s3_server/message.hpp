@@ -13,8 +13,7 @@
 
 namespace millrace::inline MILLRACE_ABI::s3_server {
 
-/// One request as it was received. The target is kept raw beside its decoded parts, because what is signed is what was
-/// sent.
+/// One request as it was received. The target is kept raw beside its decoded parts, because the raw bytes are signed.
 class request {
  public:
   using pair = std::pair<std::string, std::string>;

@@ -15,11 +15,11 @@
 
 namespace millrace::inline MILLRACE_ABI::s3_server {
 
-/// How a server speaks TLS. The certificate is self-signed and made when the server starts; certificate_file() of the
-/// server is what a client names as its file of authorities.
+/// How a server speaks TLS. The certificate is self-signed and made when the server starts; a client names
+/// certificate_file() of the server as its file of authorities.
 class tls_options {
  public:
-  /// What happens instead of a handshake.
+  /// Sent instead of a handshake.
   enum class handshake : std::uint8_t {
     normal,
     reset,       ///< the connection is reset at the first byte
@@ -34,10 +34,10 @@ class tls_options {
   std::string certificate_name;  ///< when not empty, the only DNS name of the certificate: a wrong one, for tests
   bool expired = false;          ///< the certificate's time has passed
   handshake greeting = handshake::normal;
-  std::string certificate_file;  ///< where the PEM is written; empty: a temporary file, removed at the end
+  std::string certificate_file;  ///< path of the PEM; empty: a temporary file, removed at the end
 };
 
-/// A secret access key and what goes with it.
+/// A secret access key and its properties.
 class access_key {
  public:
   access_key() = default;
@@ -67,11 +67,11 @@ class distance {
   double writes_each_second = 0;
   double burst = 0.1;  ///< how many seconds of these a full bucket of tokens holds; one request at least
 
-  /// Whether bodies are sent piece by piece.
+  /// True if bodies are sent piece by piece.
   bool paced() const noexcept { return connection_rate != 0 || link_rate != 0; }
 };
 
-/// What requests without a signature may do.
+/// The rights of requests without a signature.
 enum class anonymous_access { none, read, write };
 
 /// How a server behaves; fixed when it is made, except where the server has a function of the same name.

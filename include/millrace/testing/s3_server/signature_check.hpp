@@ -26,7 +26,7 @@ std::string canonical_request(const request& r, const std::vector<std::string_vi
 
 namespace millrace::inline MILLRACE_ABI::s3_server {
 
-/// Who sent a request, and what its body has to be.
+/// The sender of a request, and the requirements on its body.
 class caller {
  public:
   bool anonymous = true;
@@ -35,9 +35,9 @@ class caller {
 };
 
 /// Verifies SigV4 signatures, in the Authorization header or in the query: an implementation independent of the
-/// library's signer, and stricter than S3. Besides what S3 refuses it refuses a path or query that is not
+/// library's signer, and stricter than S3. Besides the requests that S3 refuses it refuses a path or query that is not
 /// percent-encoded exactly as it is signed, signed headers that are not sorted, and an unsigned x-amz-* header in any
-/// request. Anonymous requests pass; what they may do is decided elsewhere.
+/// request. Anonymous requests pass; their rights are decided elsewhere.
 class signature_check {
  public:
   /// `o` must outlive the check.

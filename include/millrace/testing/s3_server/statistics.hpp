@@ -46,7 +46,7 @@ class request_log {
     std::lock_guard lock(mutex_);
     return entries_;
   }
-  /// Of all requests, those that were not kept too.
+  /// The number of all requests, including those not kept.
   std::size_t size() const {
     std::lock_guard lock(mutex_);
     return count_;
@@ -67,7 +67,7 @@ class request_log {
   int notified_ = -1;
 };
 
-/// What a server counts. Written by its loop, readable from any thread.
+/// Counts of a server. Written by its loop, readable from any thread.
 class statistics {
  public:
   using counter = std::atomic<std::uint64_t>;

@@ -72,7 +72,7 @@ class upload {
   upload(std::string in_bucket, std::string of_key, std::vector<object::field> object_fields)
       : bucket(std::move(in_bucket)), key(std::move(of_key)), fields(std::move(object_fields)) {}
 
-  /// What a client says to be a part: number, ETag (with or without quotes) and checksum (empty: none given).
+  /// A part as the client claims it: number, ETag (with or without quotes) and checksum (empty: none given).
   class claim {
    public:
     std::uint64_t number = 0;
@@ -108,7 +108,7 @@ namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 using object_map = std::map<std::string, std::shared_ptr<const object>, std::less<>>;
 
-/// Where a listing continues: after a key, or after every key that begins with a prefix.
+/// The place where a listing continues: after a key, or after every key that begins with a prefix.
 class list_position {
  public:
   list_position() = default;
@@ -154,7 +154,7 @@ class store {
     return buckets_.find(name) != buckets_.end();
   }
 
-  /// Stores an object and makes its bucket where there is none. Returns the ETag.
+  /// Stores an object and makes its bucket if there is none. Returns the ETag.
   std::string put(const std::string& bucket, const std::string& key, object o);
   std::string put(const std::string& bucket, const std::string& key, bytes content) {
     return put(bucket, key, object(std::move(content)));
@@ -197,7 +197,7 @@ class store {
   void abort_upload(const std::string& id, const std::string& bucket, const std::string& key);
   /// (key, id) of the open uploads of a bucket whose keys begin with `prefix`, in the order of the keys.
   std::vector<std::pair<std::string, std::string>> list_uploads(const std::string& bucket, const std::string& prefix);
-  /// Uploads neither completed nor aborted: what a client that cleans up leaves at 0.
+  /// Uploads neither completed nor aborted: 0 after a client that cleans up.
   std::size_t open_uploads() const {
     std::lock_guard lock(mutex_);
     return uploads_.size();

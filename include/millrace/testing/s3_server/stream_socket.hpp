@@ -39,8 +39,8 @@ namespace millrace::inline MILLRACE_ABI::s3_server {
 /// the loop of the coroutine that first waits on it and must be destroyed before that loop, on its thread. The system
 /// call is made at once and the kernel is asked to report readiness only when the call would block; it is then repeated
 /// by the loop, without resuming the coroutine, until it is done. Dropping an operation ends it: no memory of it is
-/// touched afterwards; what write_all() has handed to the kernel is sent, what a read had just taken is lost. Errors:
-/// io_error with the errno value.
+/// touched afterwards; bytes that write_all() has passed to the kernel are sent, bytes that a read had just taken are
+/// lost. Errors: io_error with the errno value.
 class stream_socket {
   class state;
 
@@ -52,7 +52,7 @@ class stream_socket {
     if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) throw_errno(errno, "fcntl");
   }
 
-  /// A listening IPv4 socket; port 0 lets the kernel choose. Connections use the cubic congestion control where it
+  /// A listening IPv4 socket; port 0 lets the kernel choose. Connections use the cubic congestion control if it
   /// exists: a default of bbr paces loopback traffic and moves the sender's work to the receiver's core.
   static stream_socket listen(const char* address, std::uint16_t port, int backlog = 1024);
 
@@ -67,9 +67,9 @@ class stream_socket {
     const int on = 1;
     ::setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
-  /// Ends our side: the peer reads the end of the stream after what was written.
+  /// Ends our side: the peer reads the end of the stream after the bytes written.
   void shutdown_write() noexcept { ::shutdown(fd(), SHUT_WR); }
-  /// Closing becomes a reset of the connection; what the peer has not acknowledged is dropped.
+  /// Closing becomes a reset of the connection; bytes that the peer has not acknowledged are dropped.
   void reset_on_close() noexcept {
     const linger now{1, 0};
     ::setsockopt(fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -96,7 +96,7 @@ class stream_socket {
     throw io_error::of(code, std::string(what) + " failed");
   }
 
-  /// What is watched: the descriptor and the operations that wait for it. Interest is given up lazily, when the kernel
+  /// The watch: the descriptor and the operations that wait for it. Interest is given up lazily, when the kernel
   /// reports something that no operation waits for: a coroutine that reads in a loop does not change the watch.
   class state final : public fd_watch {
    public:

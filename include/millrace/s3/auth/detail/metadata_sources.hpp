@@ -117,7 +117,7 @@ class no_instance_metadata : public millrace::error {
   using error::error;
 };
 
-/// The service is there, and does not have what was asked for.
+/// The service answers, and does not have the item.
 class no_such_metadata : public no_instance_metadata {
  public:
   using no_instance_metadata::no_instance_metadata;

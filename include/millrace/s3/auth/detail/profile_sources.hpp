@@ -46,7 +46,7 @@ class role_request {
   std::string token_file;    ///< of a web identity
 };
 
-/// Where AWS IAM Identity Center (SSO) keeps what a profile asks for.
+/// The SSO token and role of a profile in AWS IAM Identity Center.
 class sso_request {
  public:
   std::string session;  ///< empty in the old form, without [sso-session]
@@ -56,7 +56,7 @@ class sso_request {
   std::string role;
 };
 
-/// What the first credentials of a profile come from.
+/// Origin of the first credentials of a profile.
 enum class profile_base { keys, environment, instance, container, web_identity, sso, process };
 
 /// How a profile gives credentials: a base, and roles to be assumed one after the other. Pure: sends no requests.
@@ -80,7 +80,7 @@ class profile_chain {
   }
 
   profile_base base = profile_base::keys;
-  std::string base_profile;  ///< where the base stands
+  std::string base_profile;  ///< name of the profile with the base
   credentials keys;
   role_request web_identity;
   sso_request sso;
@@ -194,7 +194,7 @@ class profile_chain {
     return true;
   }
 
-  /// What stands in the profile itself. A source profile must have something.
+  /// Takes the base from the profile itself. A source profile must have something.
   bool take_base(const profile& p, bool is_source) {
     if (take_web_identity(p) || take_sso_session(p) || take_old_sso(p)) return true;
     if (take_keys(p, true)) return true;
@@ -338,7 +338,7 @@ inline credentials credentials_of_sts(std::string_view body, const std::string& 
 
 inline error refusal_of_sts(const http::response& answer, const std::string& url) {
   error_document document = error_document::parse(answer.body).value_or(error_document());
-  // Some refusals repeat what was signed, with the session token in it.
+  // Some refusals repeat the signed text, with the session token in it.
   document.message.resize(std::min(document.message.size(), document.message.find('\n')));
   document.message.resize(std::min(document.message.size(), document.message.find("The Canonical String")));
   if (document.code.empty() && document.message.empty()) document.message = "STS refused the request";
@@ -545,7 +545,7 @@ class sso_token {
 
   std::string_view access() const noexcept { return part("accessToken"); }
   std::string_view text() const noexcept { return file_.text; }
-  /// True if it has what the service wants for a new one, and the registration of the client still stands.
+  /// True if it has the values that the service wants for a new one, and the registration of the client still stands.
   bool renewable(std::int64_t now) const {
     for (const char* name : {"refreshToken", "clientId", "clientSecret"}) {
       if (part(name).empty()) return false;
@@ -594,11 +594,11 @@ template <class World>
 task<std::string> renew_sso_token(World& world, const settings& s, sso_request what, where at, std::string remedy,
                                   std::optional<sso_token>& token) {
   executor& ex = co_await this_executor();
-  // A refresh token may serve once: it is not spent where the new one has no place.
+  // A refresh token may serve once: it is not spent if the new one has no place.
   if (const int refused = world.new_file_refused(at.object)) {
     co_return "its file cannot be replaced: " + std::generic_category().message(refused);
   }
-  // True if another process has replaced the file: then `token` is what it has.
+  // True if another process has replaced the file: then `token` is the new one.
   const auto replaced = [&] {
     sso_token there(world.read_file(at.object), at, remedy);
     if (there.access() == token->access()) return false;
@@ -638,7 +638,7 @@ task<std::string> renew_sso_token(World& world, const settings& s, sso_request w
   } catch (const http::error& e) {
     why = "its refresh token could not be used: " + e.reason();
   }
-  // Of processes that use it at once one may be served, and about to write the file.
+  // If several processes use it at once, one may be served, and about to write the file.
   for (int looks = 0; looks < 4; ++looks) {
     if (looks > 0) co_await sleep_for(duration(1'000'000'000));
     if (replaced()) co_return std::string();
@@ -648,7 +648,7 @@ task<std::string> renew_sso_token(World& world, const settings& s, sso_request w
 
 /// The credentials of a role of IAM Identity Center, by the token that `aws sso login` has left in
 /// ~/.aws/sso/cache. Five minutes before its end it is renewed there, if it has a refresh token ([sso-session]). This
-/// never starts a login: without a valid token it throws and says what to run.
+/// never starts a login: without a valid token it throws and names the command to run.
 template <class World>
 task<credentials> sso_credentials(World& world, const settings& s, sso_request what) {
   const std::string remedy =

@@ -18,7 +18,7 @@
 
 namespace millrace::inline MILLRACE_ABI::s3::detail {
 
-/// A checksum that a store declares of an object, and what has been added up of the object's bytes so far.
+/// A checksum that a store declares of an object, and the sums of the object's bytes so far.
 ///
 /// Either of all bytes (FULL_OBJECT), or of an upload in parts (COMPOSITE, "...-7"): the checksum of the checksums of
 /// its parts. That needs to know where the parts end: cut_at(). A store that gives no number of an object whose ETag is
@@ -48,14 +48,14 @@ class body_checksum {
     return bytes != 0 && size != 0 && (size - 1) / bytes + 1 == parts_;
   }
 
-  /// The next bytes. `crc` need not be computed again where it is of them and of the kind that is needed.
+  /// The next bytes. `crc` need not be computed again if it is of them and of the kind that is needed.
   void add(std::string_view data, const running_crc& crc = running_crc());
-  /// Whether the bytes that have been added are those that the checksum is of. Ends the adding.
+  /// Returns true if the bytes added have this checksum. Ends the adding.
   bool matches();
-  /// The same for `data`, all bytes of the object, which did not match: whether the store has a CRC-32 of them and
-  /// calls it CRC-32C, as moto does where Python lacks the other one.
+  /// Returns true if the store has a CRC-32 of `data`, all bytes of the object, which did not match, and calls it
+  /// CRC-32C, as moto does if Python lacks the other one.
   bool matches_as_crc32(std::string_view data) const;
-  /// Whether what matched is of another algorithm than its name says.
+  /// True if the checksum that matched is of another algorithm than its name says.
   bool misnamed() const noexcept { return misnamed_; }
 
  private:
@@ -70,7 +70,7 @@ class body_checksum {
     begin_run();
   }
 
-  /// Those that are known here, the cheapest first.
+  /// The algorithms known here, the cheapest first.
   static const algorithm* begin_known() noexcept;
   static const algorithm* end_known() noexcept;
   static const algorithm& crc32() noexcept { return begin_known()[1]; }
@@ -89,7 +89,7 @@ class body_checksum {
   static std::string decode(const std::string& text);
 
   void begin_run();
-  /// add() and matches(), without what the checksum may be of instead.
+  /// add() and matches(), without other algorithms that the checksum may be of.
   void add_alone(std::string_view data, const running_crc& crc);
   bool matches_alone();
   void add_run(std::string_view data, const running_crc& crc);
@@ -106,7 +106,7 @@ class body_checksum {
   std::uint64_t filled_ = 0;            // of the part that is being added
   std::uint64_t count_ = 0;             // parts that have been added
   bool misnamed_ = false;
-  std::unique_ptr<body_checksum> other_;  // what it may be of instead, and that one's other_ too
+  std::unique_ptr<body_checksum> other_;  // another algorithm that it may be of, and that one's other_ too
   std::string sums_;                    // theirs
 };
 

@@ -25,7 +25,7 @@ inline std::size_t xml_character(std::string_view text) noexcept {
 
 /// `document` with a question mark for every character that XML 1.0 has no way to write, be it raw or a character
 /// reference, and for every byte that is not UTF-8. Stores repeat keys in their answers as they are, and keys may hold
-/// any of them; where the key is not what one wants to know, the rest of the answer is good.
+/// any of them; if the key does not matter, the rest of the answer is good.
 std::string xml_legal(std::string_view document);
 
 /// Bounds on a document. The defaults fit a listing of 1000 keys, each of 1024 bytes, all of them escaped.
@@ -35,7 +35,7 @@ struct xml_limits {
   std::size_t text = 64u << 10;      ///< bytes of text in one element
 };
 
-/// Receives what a document contains. `path` is the element from the root on, `ListBucketResult/Contents/Key`. May
+/// Receives the contents of a document. `path` is the element from the root on, `ListBucketResult/Contents/Key`. May
 /// throw.
 class xml_handler {
  public:
@@ -56,7 +56,7 @@ class xml_reader {
  public:
   explicit xml_reader(xml_handler& handler, xml_limits limits = xml_limits()) : handler_(handler), limits_(limits) {}
 
-  /// Empty when the document was read to its end, else what is wrong with it. `offset()` says where.
+  /// Returns an empty text when the document was read to its end, else its fault. `offset()` says where.
   std::string read(std::string_view document);
 
   /// Byte of the document at which reading failed.

@@ -13,12 +13,12 @@
 
 namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
-/// Appends the fields of `text`, lines that end in CR LF each. Returns what is wrong, null when nothing is. Strict: no
-/// folding, no bare LF, no blank before the colon, no control characters (RFC 9112, 5).
+/// Appends the fields of `text`, lines that end in CR LF each. Returns the fault, or null. Strict: no folding, no bare
+/// LF, no blank before the colon, no control characters (RFC 9112, 5).
 const char* parse_fields(std::string_view text, std::vector<request::pair>& out);
 
-/// Parses a request head: everything up to, without, the empty line, with the last field's CR LF. Returns what is
-/// wrong, null when nothing is.
+/// Parses a request head: everything up to, without, the empty line, with the last field's CR LF. Returns the fault, or
+/// null.
 const char* parse_head(std::string_view text, request& r);
 
 /// The number in a chunk's size line, without its extensions; nullopt if it is not one.

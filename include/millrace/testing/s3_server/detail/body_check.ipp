@@ -92,8 +92,8 @@ MILLRACE_INLINE std::optional<std::uint64_t> parse_chunk_size(std::string_view l
   return value;
 }
 
-/// Replaces a body in S3's own chunked form (`Content-Encoding: aws-chunked`) by what it holds; its trailing fields go
-/// to `r.trailer`.
+/// Decodes a body in S3's own chunked form (`Content-Encoding: aws-chunked`); its trailing fields are moved to
+/// `r.trailer`.
 MILLRACE_INLINE void decode_aws_chunks(request& r) {
   const auto broken = [] { return refusal(400, "IncompleteBody", "The aws-chunked body is malformed"); };
   std::string_view rest = r.body.view();

@@ -65,7 +65,7 @@ class tls_context {
   }
 
   SSL_CTX* get() const noexcept { return context_.get(); }
-  /// Where the certificate is.
+  /// The path of the certificate.
   const std::string& path() const noexcept { return path_; }
 
  private:
@@ -87,10 +87,10 @@ class tls_session {
  public:
   tls_session(stream_socket& s, tls_context& context);
 
-  /// As socket::read_some(); makes the handshake on the way. A clean end and a bare FIN are both 0.
+  /// Like socket::read_some(); makes the handshake on the way. A clean end and a bare FIN are both 0.
   MILLRACE_COROUTINE task<std::size_t> read_some(std::span<char> memory);
 
-  /// As socket::write_all().
+  /// Like socket::write_all().
   MILLRACE_COROUTINE task<void> write_all(std::span<const std::string_view> pieces);
 
  private:
@@ -124,8 +124,7 @@ class stream {
   std::unique_ptr<tls_session> tls_;
 };
 
-/// The receiving side of a connection: heads, and bodies of either framing. What was read ahead waits for the next
-/// call.
+/// The receiving side of a connection: heads, and bodies of either framing. Bytes read ahead wait for the next call.
 class input {
  public:
   explicit input(stream& from) : stream_(from), memory_(64 * KiB) {}
@@ -162,7 +161,7 @@ class input {
   std::size_t end_ = 0;
 };
 
-/// What a fault changes in an answer before it is put on the wire: fields and content.
+/// Applies the changes of a fault to an answer before it is sent: fields and content.
 void alter_reply(reply& a, const fault& f);
 
 /// The answer that a fault puts in the place of the real one; called for refuse, error_in_success and page only.
@@ -175,7 +174,7 @@ class step {
     send,   ///< the slices
     pause,  ///< nothing for a while
     stall,  ///< nothing until the client closes
-    reset,  ///< RST, once the client has what was sent
+    reset,  ///< RST, once the client has all bytes sent
     close,  ///< FIN
   };
   explicit step(kind k) : what(k) {}
@@ -194,11 +193,11 @@ std::uint64_t total(const std::vector<bytes>& slices) noexcept;
 /// `slices` in chunked coding (RFC 9112, 7.1), chunks of 64 KiB; the last one is left out when `cut`.
 std::vector<bytes> in_chunks(std::vector<bytes> slices, bool cut);
 
-/// What is done with the connection to give the answer `a` with the fault `f`: pure, so that it can be tested without a
-/// socket. The script ends in close where the connection cannot go on.
+/// The steps on the connection that give the answer `a` with the fault `f`: pure, so that it can be tested without a
+/// socket. The script ends in close if the connection cannot go on.
 wire_script make_script(reply a, fault f);
 
-/// What the connections of a server share; all of it outlives them.
+/// State that the connections of a server share; all of it outlives them.
 class shared_state {
  public:
   explicit shared_state(options o);
@@ -212,7 +211,7 @@ class shared_state {
   statistics counts;
   std::unique_ptr<tls_context> tls;
   rng latencies{1};           // of the loop that serves
-  time_point link_free_at{};  // likewise: when the link has sent what it was given
+  time_point link_free_at{};  // likewise: when the link has sent its bytes
   struct token_bucket {
     double tokens;
     time_point filled;
@@ -289,7 +288,7 @@ class connection {
   input input_;
   const std::uint64_t number_;
   std::uint64_t requests_ = 0;
-  time_point free_at_{};  // when what was sent has left, at the rate of the connection
+  time_point free_at_{};  // when the bytes sent have left, at the rate of the connection
   bool busy_ = false;
 };
 

@@ -55,7 +55,7 @@ MILLRACE_INLINE tls_handle<X509> tls_context::sign(const tls_options& o) const {
   X509_gmtime_adj(X509_getm_notAfter(x.get()), o.expired ? -day : 365 * day);
   X509_set_pubkey(x.get(), key_.get());
   X509_NAME* name = X509_get_subject_name(x.get());
-  // Of a name of its own: of two subjects that are alike, OpenSSL finds only the first one among its authorities.
+  // The name is unique: if two subjects are alike, OpenSSL finds only the first one among its authorities.
   const std::string subject = o.certificate_name.empty() ? "millrace server" : o.certificate_name;
   X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(subject.c_str()), -1, -1,
                              0);
@@ -647,8 +647,8 @@ MILLRACE_COROUTINE_BODY task<bool> connection::perform(wire_script script) {
         stream_.raw().reset_on_close();
         co_return false;
       case step::kind::close:
-        // What the client sent must be read before the descriptor is closed, or the kernel resets the connection
-        // and the client may lose the answer.
+        // The client's bytes must be read before the descriptor is closed, or the kernel resets the connection and the
+        // client may lose the answer.
         stream_.raw().shutdown_write();
         co_await wait_for_end();
         co_return false;

@@ -25,9 +25,9 @@ class selection {
   std::uint64_t length = 0;
 };
 
-/// What a Range field selects of an object (RFC 9110, 14.1.2); nothing when the whole object is to be sent: no field,
-/// no byte range, or several of them. Throws refusal (416) if it begins after the end, as any range of an empty object
-/// does.
+/// The part of an object that a Range field selects (RFC 9110, 14.1.2); nullopt when the whole object is to be sent: no
+/// field, no byte range, or several of them. Throws refusal (416) if it begins after the end, as any range of an empty
+/// object does.
 std::optional<selection> parse_range(const std::string* field, std::uint64_t size);
 
 /// True when the answer is 304; throws refusal (412) when If-Match names another object.
@@ -86,13 +86,14 @@ bool is_ipv4(std::string_view host);
 /// Finds bucket and key of a request in its host and path; throws refusal for a host that is not this server's.
 void route(request& r, const options& o);
 
-/// What S3 does, without a wire: from a request to its answer. All three references must outlive it.
+/// The operations of S3, without a wire: from a request to its answer. All three references must outlive it.
 class service {
  public:
   service(store& objects, const options& o, const server_clock& time)
       : store_(objects), options_(o), clock_(time), signatures_(o) {}
 
-  /// Finds bucket and key, verifies the signature and what its sender may do, before the body is read. Throws refusal.
+  /// Finds bucket and key, verifies the signature and the rights of its sender, before the body is read. Throws
+  /// refusal.
   caller admit(request& r) const;
 
   /// The answer to an admitted request whose body has been read. Throws refusal.

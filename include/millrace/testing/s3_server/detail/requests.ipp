@@ -383,7 +383,7 @@ MILLRACE_INLINE upload::part_list parse_parts(std::string_view document, const s
   return parts;
 }
 
-/// Refuses what a schema of PartNumber and ETag alone does not have.
+/// Refuses members that a schema of PartNumber and ETag alone does not have.
 MILLRACE_INLINE void require_plain_parts(std::string_view document) {
   while (std::optional<std::string_view> part = next_element(document, "Part")) {
     for (std::size_t at = 0; (at = part->find('<', at)) != std::string_view::npos; ++at) {

@@ -39,8 +39,8 @@ std::optional<std::uint64_t> parse_number(std::string_view text) noexcept;
 /// Compares in constant time.
 bool equal_in_constant_time(std::string_view a, std::string_view b) noexcept;
 
-// This folder judges what the library's client sends, so it shares no code with s3/: a mistake in a shared function
-// would not be noticed.
+// This folder judges the requests of the library's client, so it shares no code with s3/: a mistake in a shared
+// function would not be noticed.
 
 inline bool unreserved(char c) noexcept {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
