@@ -122,7 +122,7 @@ task<void> group(stream<sample> in, outcome& out) {
 outcome grouped(const std::string& archive) {
   testing::virtual_loop loop;
   outcome out;
-  block_on(loop, group(chunk_of(archive) | untar_plain({.report = false}) | group_samples(), out));
+  block_on(loop, group(chunk_of(archive) | untar_plain() | group_samples(), out));
   return out;
 }
 
@@ -604,7 +604,8 @@ TEST_CASE("an index is made with a line on bytes that follow its tar, and of non
     const auto made = [way](const std::string& archive) {
       testing::virtual_loop loop;
       const auto store = std::make_shared<const memory_store>(archive);
-      return block_on(loop, index_shard(store, shard("mem:x.tar"), "x.tar", {.way = way, .part = 64 * KiB}));
+      return block_on(loop, index_shard(store, shard("mem:x.tar"), "x.tar", tar_shards({.way = way}),
+                                        {.part = 64 * KiB}));
     };
     CHECK(made(hole).samples() == 2);
     CHECK_THAT(said.text(), Catch::Matchers::Contains(wanted) &&

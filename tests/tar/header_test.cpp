@@ -96,7 +96,7 @@ std::string name_in(const std::string& block, std::string before) {
 /// The reason why a pax header is refused with the offset of its record, or nothing.
 std::string refusal(const std::string& records) {
   parse::pax_records out;
-  const parse::pax_problem problem = parse::parse_pax(records, false, 100, out);
+  const parse::pax_problem problem = parse::parse_pax(records, false, out);
   return problem.reason == nullptr ? std::string() : problem.reason + (" @" + std::to_string(problem.at));
 }
 
@@ -243,7 +243,7 @@ TEST_CASE("tar pax times are passed over like other records that say nothing") {
   parse::pax_records out;
   const std::string both =
       test::pax_record("mtime", "1") + test::pax_record("path", "p") + test::pax_record("size", "7");
-  CHECK(parse::parse_pax(both, false, 100, out).reason == nullptr);
+  CHECK(parse::parse_pax(both, false, out).reason == nullptr);
   CHECK(out.path == "p");
   CHECK(out.size == std::uint64_t(7));
 }

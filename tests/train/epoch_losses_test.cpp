@@ -342,7 +342,7 @@ TEST_CASE("without an index a broken shard ends alone where each has a pipeline 
   const std::shared_ptr<const storage> store = data.store;
   const auto keys_of = [&](const failure_policy& policy, std::size_t width) {
     const auto open = [store](const shard& s) {
-      return from_range(std::vector<shard>{s}) | fetch(store) | untar_plain({.report = false}) | group_samples();
+      return from_range(std::vector<shard>{s}) | fetch(store) | untar_plain() | group_samples();
     };
     auto in = shard_epochs(shards("mem:10{0..4}.tar"), {.seed = 4, .epochs = 3}) | map(open) |
               interleave({.width = width, .failures = policy});

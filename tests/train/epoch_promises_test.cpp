@@ -19,7 +19,6 @@
 #include <millrace/decode/array.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/flow/batch.hpp>
-#include <millrace/index/detail/record_index.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/order/epoch_state.hpp>
 #include <millrace/order/sample_order.hpp>

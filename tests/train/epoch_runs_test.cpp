@@ -313,7 +313,7 @@ TEST_CASE("without an index shards are dealt anew in every epoch, and samples, w
     shard_epochs_options o{.seed = 4, .epochs = 3, .first_epoch = 2};
     o.rank = {.index = index, .world_size = 2};
     o.uneven = true;
-    auto samples = shard_epochs(shards("mem:10{0..4}.tar"), o) | fetch(store) | untar_plain({.report = false}) |
+    auto samples = shard_epochs(shards("mem:10{0..4}.tar"), o) | fetch(store) | untar_plain() |
                    group_samples() | shuffle({.window = 16}) | batch(6);
     std::uint64_t epoch = 2;
     auto run = rt.run(std::move(samples));

@@ -41,7 +41,7 @@ stream<sample> samples_of(const tar_dataset& data, const shard_epochs_options& o
   std::vector<shard> list;
   for (const auto& [url, content] : data.store->objects) list.emplace_back(url, content.size());
   return shard_epochs(from_range(std::move(list)), o) | fetch(std::shared_ptr<const storage>(data.store)) |
-         untar_plain({.report = false}) | group_samples() | shuffle({.window = 5});
+         untar_plain() | group_samples() | shuffle({.window = 5});
 }
 
 /// A run on virtual time: the batch is made when it is asked for.

@@ -588,7 +588,7 @@ void listed_case(const tar_dataset& data, rng& random, tally& seen) {
     std::reverse(list.begin(), list.end());
     stream<sample> in = shard_epochs(from_range(std::move(list)), part) |
                         fetch(std::shared_ptr<const storage>(data.store)) |
-                        untar_plain({.report = false}) | group_samples() | shuffle({.window = window});
+                        untar_plain() | group_samples() | shuffle({.window = window});
     testing::virtual_loop loop(random.next());
     std::vector<names> keys;
     block_on(loop, take_keys(std::move(in), keys, part.first_epoch));

@@ -113,8 +113,8 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 ///   shards/http_storage.hpp             basic_http_storage          the same
 ///   shards/resident_storage.hpp         basic_resident_storage      the same
 ///   shards/s3_storage.hpp               basic_s3_storage            the same, and check()
-///   index/mds.hpp                       basic_mds_format            metadata() is virtual, and names a coroutine
-///   index/array_shards.hpp              basic_megatron_format       the same
+///   formats/mds.hpp                     basic_mds_format            metadata() is virtual, and names a coroutine
+///   formats/array_shards.hpp            basic_megatron_format       the same
 ///   parquet.hpp                         basic_parquet_format        index() is virtual, and a coroutine
 ///   io/process.hpp                      detail::shell_process       its destructor names a coroutine
 ///   s3/ops/put_object.hpp               s3::detail::open_upload     the same
