@@ -19,6 +19,7 @@
 #include <millrace/decode/array.hpp>
 #include <millrace/device/fill_batches.hpp>
 #include <millrace/flow/batch.hpp>
+#include <millrace/formats/line_shards.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/order/epoch_state.hpp>
 #include <millrace/order/sample_order.hpp>
@@ -27,6 +28,7 @@
 #include <millrace/train/equal_batches.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/scanned.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/train/epochs_data.hpp"
 #include "tests/train/rank_threads.hpp"
@@ -234,10 +236,8 @@ TEST_CASE("a range, a list and a plan of many samples are known by counts: rows 
   // More than 2^18 samples, of which one is long.
   std::string lines = std::string(1000, 'x') + '\n';
   for (int i = 0; i < 1 << 18; ++i) lines += "x\n";
-  detail::record_index_builder builder("x", shard("mem:x"), std::string_view(lines).substr(0, 512), 10'000);
-  builder.add(lines);
   std::vector<shard_index> one;
-  one.push_back(builder.finish(lines.size(), "\"v1\""));
+  one.push_back(test::scanned(detail::line_scanner(*line_shards(), "x", shard("mem:x"), 10'000), lines));
   const index_set many(std::move(one));
   REQUIRE(many.samples() == (1 << 18) + 1);
   CHECK(detail::largest_slice(many, 4) == 4 * (many.sample_bytes() / many.samples() + 1));
