@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <millrace/base/clock.hpp>
+#include <millrace/base/crc.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/formats/line_shards.hpp>
 #include <millrace/formats/tar_shards.hpp>

@@ -27,6 +27,7 @@
 #include <millrace/index/write_shards.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/file_storage.hpp>
+#include <millrace/shards/s3_storage.hpp>
 
 #include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
