@@ -73,8 +73,8 @@ class store {
     const auto loop = mill::make_event_loop();
     try {
       return std::string(mill::block_on(*loop, mill::read_whole(storage_, url)).view());
-    } catch (const mill::error& e) {
-      if (mill::detail::is_not_there(e)) return std::nullopt;
+    } catch (const mill::error&) {
+      if (mill::detail::is_not_there(std::current_exception())) return std::nullopt;
       throw;
     }
   }

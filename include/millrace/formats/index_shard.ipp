@@ -68,6 +68,7 @@ MILLRACE_COROUTINE_BODY task<index_reading> read_for_index(std::shared_ptr<const
   const std::size_t probe = std::min(options.part, format->head_bytes());
   indexed_object source(from, std::move(object), options.part, again);
   bytes head = co_await source.read(0, probe);
+  bool refused = false;
   running_crc all(crc_kind::crc32c);
   std::unique_ptr<object_check> check;
   const auto came = [&](const bytes& piece) {
@@ -77,9 +78,14 @@ MILLRACE_COROUTINE_BODY task<index_reading> read_for_index(std::shared_ptr<const
   };
   const coroutine_context here = co_await this_context();
   executor& ex = here.get_executor();
+  const std::shared_ptr<shard_scanner> scanner = format->scanner(std::move(name), source.object(), metadata);
   try {
-    const std::shared_ptr<shard_scanner> scanner = format->scanner(std::move(name), source.object(), metadata);
-    scanner->begin(head.view(), source.sequential() ? std::nullopt : source.total());
+    try {
+      scanner->begin(head.view(), source.sequential() ? std::nullopt : source.total());
+    } catch (const archive_error&) {
+      refused = true;  // a head that says what the object is, and no damage
+      throw;
+    }
     const bool verifies = scanner->verifies();
     if (verify && scanner->hop() == 0 && !verifies) {
       task<std::unique_ptr<object_check>> asking = from->check(source.object(), source.object().etag);
@@ -111,6 +117,7 @@ MILLRACE_COROUTINE_BODY task<index_reading> read_for_index(std::shared_ptr<const
     warnings.add_once(source.object(), scanner->warning(true));
     out.verified = check != nullptr || verifies || !verify;
   } catch (const archive_error&) {
+    if (refused) throw;
     out.error = std::current_exception();
   } catch (const decode_error&) {
     out.error = std::current_exception();

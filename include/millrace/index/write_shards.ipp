@@ -114,8 +114,8 @@ MILLRACE_COROUTINE task<std::optional<std::string>> read_small(std::shared_ptr<c
       const bytes more = co_await source.read(text.size(), 8 * MiB);
       text += more.view();
     }
-  } catch (const error& e) {
-    if (!is_not_there(e)) throw;
+  } catch (const error&) {
+    if (!is_not_there(std::current_exception())) throw;
     co_return std::nullopt;
   }
   co_return std::optional<std::string>(std::move(text));

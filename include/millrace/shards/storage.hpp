@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -232,8 +233,8 @@ inline task<storage::part> read_or_small(const storage& from, bool small, shard 
   return from.read(std::move(object), std::move(etag), offset, length, std::move(slabs));
 }
 
-/// Whether a store says that an object is not there: see storage::read().
-bool is_not_there(const error& e) noexcept;
+/// True if a store said by this that an object is not there: see storage::read(). By the type alone, without RTTI.
+bool is_not_there(const std::exception_ptr& failure) noexcept;
 /// configuration_error where this URL cannot be written to, or not so. Begins nothing.
 void require_writing(const storage& to, const std::string& url, const write_options& how = {});
 /// All that storage::list_all() gives. configuration_error for a store that cannot list.

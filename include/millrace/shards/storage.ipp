@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -92,11 +93,18 @@ MILLRACE_INLINE task<void> forwarding_storage::remove(std::string url) const {
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-MILLRACE_INLINE bool is_not_there(const error& e) noexcept {
-  if (const auto* io = dynamic_cast<const io_error*>(&e)) return io->code() == std::errc::no_such_file_or_directory;
-  if (const auto* web = dynamic_cast<const http::error*>(&e)) return web->status() == 404;
-  const auto* s3 = dynamic_cast<const s3::error*>(&e);
-  return s3 != nullptr && s3->status() == 404 && s3->code() != "NoSuchBucket";
+MILLRACE_INLINE bool is_not_there(const std::exception_ptr& failure) noexcept {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const io_error& e) {
+    return e.code() == std::errc::no_such_file_or_directory;
+  } catch (const http::error& e) {
+    return e.status() == 404;
+  } catch (const s3::error& e) {
+    return e.status() == 404 && e.code() != "NoSuchBucket";
+  } catch (...) {
+    return false;
+  }
 }
 
 MILLRACE_INLINE void require_writing(const storage& to, const std::string& url, const write_options& how) {

@@ -72,8 +72,8 @@ class rank_board {
         p = co_await store_->read(object, p.etag, text.size(), most, slabs);
         text += p.data.view();
       }
-    } catch (const error& e) {
-      if (!is_not_there(e)) throw;
+    } catch (const error&) {
+      if (!is_not_there(std::current_exception())) throw;
       text.clear();
     }
     co_return std::move(text);
