@@ -389,7 +389,8 @@ TEST_CASE("a shard that is no tar is refused with the format that reads it", "[p
   CHECK_THAT(said("a.npy", std::string("\x93NUMPY\1\0", 8) + std::string(600, ' ')), Contains("mill::npy_shards()"));
   CHECK_THAT(said("shard.00000.mds", std::string(600, 'x')), Contains("mill::mds()"));
   CHECK_THAT(said("text_document.bin", std::string(600, 'x')), Contains("mill::megatron()"));
-  CHECK_THAT(said("a.bytes", std::string(600, 'x')), Contains("dataset_options::format is line_shards(), tfrecord_shards()"));
+  CHECK_THAT(said("a.bytes", std::string(600, 'x')),
+             Contains("dataset_options::format is line_shards(), tfrecord_shards()"));
 }
 
 TEST_CASE("Parquet files of polars and of old parquet-mr are read", "[parquet]") {

@@ -41,6 +41,12 @@ MILLRACE_INLINE slot_pool::slot_pool(const coroutine_context& here, std::shared_
   }
 }
 
+/// Waits until `due` at most. A template of what it waits for, so that headers emit none of it (compiler.hpp).
+template <class Waits>
+task<void> wait_until(Waits waits, time_point due) {
+  co_await any_of(std::move(waits), sleep_until(due));
+}
+
 MILLRACE_COROUTINE_BODY task<std::size_t> slot_pool::acquire() {
   constexpr duration last_look = std::chrono::milliseconds(1);
   duration pause = std::chrono::microseconds(50);
@@ -67,7 +73,7 @@ MILLRACE_COROUTINE_BODY task<std::size_t> slot_pool::acquire() {
     if (due == time_point::max()) {
       co_await waiters_.until_above(seen, changes_, mutex_);
     } else {
-      co_await any_of(waiters_.until_above(seen, changes_, mutex_), sleep_until(due));
+      co_await wait_until(waiters_.until_above(seen, changes_, mutex_), due);
     }
     all_held_ = false;
   }
