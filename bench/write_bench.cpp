@@ -24,7 +24,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/index/write_shards.hpp>
+#include <millrace/formats/write_shards.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>

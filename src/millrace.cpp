@@ -157,7 +157,7 @@ MILLRACE_QUIET_FRAMES
 #endif
 
 #if defined(MILLRACE_WITH_S3)
-#include <millrace/index/write_shards.ipp>
+#include <millrace/formats/write_shards.ipp>
 #include <millrace/s3/auth/default_credentials.ipp>
 #include <millrace/s3/auth/explain.ipp>
 #include <millrace/s3/auth/spot_notice.ipp>

@@ -32,8 +32,8 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/formats/tar_shards.hpp>
+#include <millrace/formats/write_shards.hpp>
 #include <millrace/index/detail/samples_sum.hpp>
-#include <millrace/index/write_shards.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/sync/channel.hpp>
 

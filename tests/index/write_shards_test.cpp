@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
-#include <millrace/index/write_shards.hpp>
+#include <millrace/formats/write_shards.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -15,7 +15,7 @@
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/write_shards.hpp>
+#include <millrace/formats/write_shards.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>

@@ -10,8 +10,8 @@
 
 #include <millrace/formats/index_shard.hpp>
 #include <millrace/formats/tar_shards.hpp>
+#include <millrace/formats/write_shards.hpp>
 #include <millrace/index/shard_index.hpp>
-#include <millrace/index/write_shards.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>

@@ -21,7 +21,7 @@
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
-#include <millrace/index/write_shards.hpp>
+#include <millrace/formats/write_shards.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/disk_cache.hpp>

@@ -18,7 +18,7 @@
 
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/index/write_shards.hpp>
+#include <millrace/formats/write_shards.hpp>
 #include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>

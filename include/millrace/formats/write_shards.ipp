@@ -25,9 +25,9 @@
 #include <millrace/flow/map_concurrent.hpp>
 #include <millrace/formats/index_shard.hpp>
 #include <millrace/formats/tar_shards.hpp>
+#include <millrace/formats/write_shards.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/samples_sum.hpp>
-#include <millrace/index/write_shards.hpp>
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/sync/channel.hpp>
 #include <millrace/sync/event.hpp>

@@ -155,5 +155,5 @@ task<void> finish_shards(const Store& store, std::string pattern, write_shards_o
 }  // namespace millrace
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/index/write_shards.ipp>
+#include <millrace/formats/write_shards.ipp>
 #endif
