@@ -101,7 +101,8 @@ class sample_source {
       return;
     }
     const std::size_t listed = all.size();
-    const bool one = listed == 1 && all.front().url == place_;
+    // Of one shard, other formats read texts that lie beside it.
+    const bool one = listed == 1 && all.front().url == place_ && !is_tar(*format_) && !whole_records();
     if (one) all = beside(std::move(all.front()));
     metadata_ = read_metadata(*format_, store_.storage(), all);
     all = format_->choose(std::move(all));
