@@ -45,12 +45,12 @@ task<size_t> count_of(stream<words> all) {
 TEST_CASE("a program may open std and millrace") {
   vector<words> given(3);
   for (words& each : given) each.text = "four";
-  auto longer = from_range(move(given)) | buffer({.items = 2}) | mill::map([](words w) {
+  auto longer = from_range(std::move(given)) | buffer({.items = 2}) | mill::map([](words w) {
                   w.text += '!';
                   return w;
                 });
   testing::virtual_loop loop;
-  CHECK(block_on(loop, count_of(move(longer))) == 15);
+  CHECK(block_on(loop, count_of(std::move(longer))) == 15);
   const mill::rank mine{.index = 1, .world_size = 4};
   CHECK(mine.index == 1);
   CHECK(is_same_v<decltype(mill::sample().key), string>);
