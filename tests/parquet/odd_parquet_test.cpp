@@ -289,7 +289,10 @@ TEST_CASE("texts that repeat take little memory in lists, and where a dictionary
   how.dictionary_pagesize_limit(20'000);
   const std::string parts = written(table_of({{"t", texts(mixed)}}), how);
   bool plain = false;
-  for (const auto& pages : read_metadata(parts)->RowGroup(0)->ColumnChunk(0)->encoding_stats()) {
+  const auto footer = read_metadata(parts);
+  const auto group = footer->RowGroup(0);
+  const auto chunk = group->ColumnChunk(0);
+  for (const auto& pages : chunk->encoding_stats()) {
     plain = plain || pages.encoding == ::parquet::Encoding::PLAIN;
   }
   REQUIRE(plain);
