@@ -26,7 +26,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/coro/root_scope.ipp>
 #include <millrace/coro/run_context.ipp>
 #include <millrace/coro/stage_record.ipp>
-#include <millrace/coro/tracer.ipp>
 #include <millrace/decode/array.ipp>
 #include <millrace/decode/detail/image_source.ipp>
 #include <millrace/decode/detail/sound_parts.ipp>
@@ -55,7 +54,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/formats/tar_shards.ipp>
 #include <millrace/formats/tfrecord_shards.ipp>
 #include <millrace/http/detail/addresses.ipp>
-#include <millrace/http/error.ipp>
 #include <millrace/index/detail/index_parts.ipp>
 #include <millrace/index/detail/indexed_object.ipp>
 #include <millrace/index/detail/sample_choice.ipp>
@@ -150,7 +148,6 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/http/message.ipp>
 #include <millrace/http/proxy.ipp>
 #include <millrace/http/redirect.ipp>
-#include <millrace/http/unconditional_hosts.ipp>
 #include <millrace/retry/request_rate.ipp>
 #include <millrace/retry/retry.ipp>
 #include <millrace/shards/http_storage.ipp>

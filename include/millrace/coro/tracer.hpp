@@ -75,12 +75,30 @@ class tracer {
   tracer& operator=(const tracer&) = delete;
   ~tracer() { delete[] ring_; }
   bool on() const noexcept { return runs_.load(std::memory_order_relaxed) > 0; }
-  void add(const trace_event& e) noexcept;
+  void add(const trace_event& e) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (ring_ == nullptr) return;
+    ring_[added_++ % most_] = e;
+  }
 
   /// A run that is traced begins. Returns how many events there were so far. `run`: its number, from 1.
-  std::uint64_t start(std::uint32_t& run);
+  std::uint64_t start(std::uint32_t& run) {
+    const std::lock_guard lock(mutex_);
+    if (ring_ == nullptr) ring_ = new trace_event[most_];
+    runs_.fetch_add(1, std::memory_order_relaxed);
+    run = ++started_;
+    return added_;
+  }
   /// It ends: the events since, as far as they are still there, oldest first; and how many are not.
-  std::vector<trace_event> stop(std::uint64_t since, std::uint64_t& dropped);
+  std::vector<trace_event> stop(std::uint64_t since, std::uint64_t& dropped) {
+    const std::lock_guard lock(mutex_);
+    runs_.fetch_sub(1, std::memory_order_relaxed);
+    dropped = added_ - since > most_ ? added_ - since - most_ : 0;
+    std::vector<trace_event> out;
+    out.reserve(added_ - since - dropped);
+    for (std::uint64_t i = since + dropped; i < added_; ++i) out.push_back(ring_[i % most_]);
+    return out;
+  }
 
  private:
   const std::size_t most_;
@@ -92,7 +110,3 @@ class tracer {
 };
 
 }  // namespace millrace::detail
-
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/coro/tracer.ipp>
-#endif

@@ -120,15 +120,10 @@ struct end_slots {
   void operator()(slot_pool* slots) const noexcept { slots->end(); }
 };
 
-/// The slots between pipelines, on a loop without a runtime.
-class loop_slots final : public executor_service {
- public:
-  slot_store store;
-};
-inline slot_store& slot_store_of(executor& ex) {
-  slot_store* const shared = ex.runtime().device_slots();
-  return shared == nullptr ? ex.service<loop_slots>().store : *shared;
-}
+/// The slots between pipelines: those of the runtime, or, on a loop without one, of the loop.
+slot_store& slot_store_of(executor& ex);
+/// Moves the runtime's threads to the device's NUMA node, if the runtime may do that and the device has one.
+void follow_device(const coroutine_context& here, slot_device& on);
 
 /// Decodes the images of a batch that was filled. Owns all that it uses, as it may outlive the stage.
 template <class Batch>
@@ -192,11 +187,7 @@ async_generator<device_batch> to_device_stream(async_generator<Item> source, std
                                                to_device_options with, cpu_pool::share pool, Collate how) {
   const coroutine_context here = co_await this_context();
   executor& ex = here.get_executor();
-  // The runtime may move its threads to the device's NUMA node.
-  if (here.runtime().follows_devices()) {
-    const std::string address = on->pci_address();
-    if (!address.empty()) here.runtime().follow_device(address);
-  }
+  follow_device(here, *on);
   if (with.slots == 0) with.slots = 1;
   if (!pool) pool = cpu_pool::share::of(here.runtime());
   const bool given = with.on != nullptr;

@@ -22,6 +22,13 @@ enum class failure {
   status,     ///< a complete answer with a status that the caller did not want
 };
 
+/// True if the same request may have another answer than `status` soon: 408, 425, 429, 499, and all 5xx but 501 and
+/// 505.
+constexpr bool may_pass(int status) noexcept {
+  if (status >= 500 && status < 600) return status != 501 && status != 505;
+  return status == 408 || status == 425 || status == 429 || status == 499;
+}
+
 /// An exchange that failed. what() names the URL without its query string (which may carry a signature).
 class error : public millrace::error {
  public:
@@ -32,7 +39,11 @@ class error : public millrace::error {
   /// HTTP status, 0 when none was received.
   int status() const noexcept { return status_; }
   /// True for faults of the connection rather than of the request: trying again may help.
-  bool transient() const noexcept;
+  bool transient() const noexcept {
+    const bool of_connection = kind_ == failure::resolve || kind_ == failure::connect || kind_ == failure::timeout ||
+                               kind_ == failure::broken;
+    return of_connection || (kind_ == failure::status && may_pass(status_));
+  }
 
  private:
   failure kind_;
@@ -51,14 +62,10 @@ class short_answer : public error {
 inline std::string displayed(const std::string& url) { return millrace::detail::without_secrets(url); }
 
 /// `url` up to its path, as displayed(): the server that it names.
-std::string displayed_server(const std::string& url);
-
-/// True if the same request may have another answer than `status` soon: 408, 425, 429, 499, and all 5xx but 501 and
-/// 505.
-bool may_pass(int status) noexcept;
+inline std::string displayed_server(const std::string& url) {
+  std::string text = displayed(url);
+  const std::size_t scheme = text.find("://");
+  return text.substr(0, text.find('/', scheme == std::string::npos ? 0 : scheme + 3));
+}
 
 }  // namespace millrace::http
-
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/http/error.ipp>
-#endif

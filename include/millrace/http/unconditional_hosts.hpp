@@ -29,17 +29,26 @@ class unconditional_hosts final : public executor_service {
   bool empty() const noexcept { return hosts_.empty(); }
 
   /// Adds a host; logs it in the runtime of `ex`, once per process.
-  void add(const executor& ex, std::string_view host);
+  void add(const executor& ex, std::string_view host) {
+    if (has(host)) return;
+    hosts_.emplace_back(host);
+    const std::string line = "millrace: " + hosts_.back() +
+                             " refuses If-Match with the ETag that its objects have (412): requests omit it, and the "
+                             "ETags of its answers are compared";
+    if (millrace::detail::first_time(line)) millrace::detail::log_line(ex, line);
+  }
 
   /// `name:port` of an http or https URL, without user information.
-  static std::string_view host_of(std::string_view url) noexcept;
+  static std::string_view host_of(std::string_view url) noexcept {
+    const std::size_t scheme = url.find("://");
+    if (scheme != std::string_view::npos) url.remove_prefix(scheme + 3);
+    url = url.substr(0, url.find_first_of("/?#"));
+    const std::size_t user = url.rfind('@');
+    return user == std::string_view::npos ? url : url.substr(user + 1);
+  }
 
  private:
   std::vector<std::string> hosts_;
 };
 
 }  // namespace millrace::http
-
-#if !defined(MILLRACE_SEPARATE_COMPILATION)
-#include <millrace/http/unconditional_hosts.ipp>
-#endif
