@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/environment.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/epoch_mark.hpp>
@@ -123,26 +125,26 @@ class pipeline_run {
   pipeline_run& operator=(pipeline_run&&) = delete;
   ~pipeline_run() { leave(); }
 
-  /// The next item; nullopt at the end, and once the run was stopped. Drops the current item first, unless no iterator
-  /// has shown it yet: then that is the next one.
-  std::optional<T> next() {
-    check();
-    const bool in_hand = current_ && !seen_;
-    std::optional<T> item = in_hand ? std::exchange(current_, std::nullopt) : fetch();
-    show();
-    return item;
-  }
+  /// The next item; nullopt at the end, and once the run was stopped: see outcome(). Drops the current item first,
+  /// unless no iterator has shown it yet: then that is the next one. Waits as long as it takes. A second thread that is
+  /// in a call, or in a step of a loop, meanwhile gets a usage_error.
+  std::optional<T> next() { return next_within(std::nullopt); }
+  /// As next(), for `longest` at most: nullopt after that, too, and the run goes on. 0 takes what is there. Where ranks
+  /// gather who is asked to stop (see stop()), that takes its own time.
+  std::optional<T> next(duration longest) { return next_within(longest); }
+  /// What the latest next(), or step of a loop, came to; before the first `item`. After an error `ended`.
+  run_outcome outcome() const noexcept { return outcome_; }
 
   using iterator = detail::run_iterator<pipeline_run, T>;
   /// At the current item if no iterator has shown it yet, else at the next one: several loops in a row, and next()
   /// between them, get every item once.
   /// A loop over a run that has ended is a usage_error; over one that was stopped it is empty.
   iterator begin() {
-    check();
+    const one_thread here(*this);
     if (ended_ && !stopped() && !current_) {
       detail::misused("a loop over a run that has ended: a run is one pass, so make another one by run()");
     }
-    if (!current_ || seen_) advance();
+    if (!current_ || seen_) move_on();
     return iterator(*this);
   }
   std::default_sentinel_t end() const noexcept { return std::default_sentinel; }
@@ -227,12 +229,41 @@ class pipeline_run {
     if (state_ == nullptr) detail::misused("a run was used that was moved from");
     state_->process.check("a run");
   }
+  /// One thread at a time takes items.
+  class one_thread {
+   public:
+    explicit one_thread(pipeline_run& run) {
+      run.check();
+      if (run.state_->in_next.exchange(true, std::memory_order_acquire)) {
+        detail::misused("two threads take items of one run at the same time: one thread does");
+      }
+      flag_ = &run.state_->in_next;
+    }
+    one_thread(const one_thread&) = delete;
+    one_thread& operator=(const one_thread&) = delete;
+    ~one_thread() { flag_->store(false, std::memory_order_release); }
+
+   private:
+    std::atomic<bool>* flag_;
+  };
+  std::optional<T> next_within(const std::optional<duration>& longest) {
+    const one_thread here(*this);
+    const bool in_hand = current_ && !seen_;
+    std::optional<T> item = in_hand ? std::exchange(current_, std::nullopt) : fetch(longest);
+    if (in_hand) outcome_ = run_outcome::item;
+    show();
+    return item;
+  }
   /// The next item from the loop. Drops the current item first.
-  std::optional<T> fetch();
+  std::optional<T> fetch(const std::optional<duration>& longest);
   /// Stops if all ranks do.
   void vote();
   void advance() {
-    current_ = fetch();
+    const one_thread here(*this);
+    move_on();
+  }
+  void move_on() {
+    current_ = fetch(std::nullopt);
     seen_ = false;
   }
   bool in_hand() const noexcept { return current_.has_value(); }
@@ -256,6 +287,7 @@ class pipeline_run {
   std::optional<T> current_;
   bool seen_ = false;  // an iterator has shown the current item
   bool ended_ = false;
+  run_outcome outcome_ = run_outcome::item;
   std::unique_ptr<detail::stop_vote> vote_;          // null: this rank stops by itself
   std::shared_ptr<const stream_position> position_;  // null: the source has none
   const char* no_state_ = nullptr;                   // why; null: there may be one
@@ -315,8 +347,7 @@ void pipeline_run<T>::leave() noexcept {
 }
 
 template <class T>
-std::optional<T> pipeline_run<T>::fetch() {
-  check();
+std::optional<T> pipeline_run<T>::fetch(const std::optional<duration>& longest) {
   current_.reset();
   if (ended_) return std::nullopt;
   state_->stops.poll(core_->loop(loop_));
@@ -326,13 +357,15 @@ std::optional<T> pipeline_run<T>::fetch() {
   state_->context.set_consumer_waits_since(asked);
   std::optional<T> item;
   try {
-    item = state_->queue.pop([&](const T& taken, bool waited) {
-      state_->context.set_consumer_waits_since(run_context::not_waiting);
-      state_->metrics.got_item(asked, waited ? monotonic_ns() : asked, detail::item_samples(taken));
-      fetched_ = detail::mark_of_item(taken);
-      if (position_ != nullptr && fetched_.known) state_->metrics.at(position_->place(fetched_));
-      unseen_ = true;
-    });
+    item = state_->queue.pop(
+        [&](const T& taken, bool waited) {
+          state_->context.set_consumer_waits_since(run_context::not_waiting);
+          state_->metrics.got_item(asked, waited ? monotonic_ns() : asked, detail::item_samples(taken));
+          fetched_ = detail::mark_of_item(taken);
+          if (position_ != nullptr && fetched_.known) state_->metrics.at(position_->place(fetched_));
+          unseen_ = true;
+        },
+        longest, outcome_);
   } catch (...) {
     state_->context.set_consumer_waits_since(run_context::not_waiting);
     state_->metrics.got_none(asked, monotonic_ns());
@@ -345,11 +378,11 @@ std::optional<T> pipeline_run<T>::fetch() {
   if (!item) {
     state_->context.set_consumer_waits_since(run_context::not_waiting);
     state_->metrics.got_none(asked, monotonic_ns());
-    if (state_->queue.stopped()) {
+    if (outcome_ == run_outcome::stopped) {
       ended_ = true;
       state_->stopped.store(true, std::memory_order_release);
       state_->stop();  // leave() waits for it
-    } else {
+    } else if (outcome_ == run_outcome::ended) {
       empty_epochs_.ended(*core_);
       finish();
     }
@@ -363,6 +396,7 @@ void pipeline_run<T>::vote() {
   try {
     if (!vote_->over(state_->queue.taken(), stop_asked())) return;
   } catch (...) {  // a rank is gone
+    outcome_ = run_outcome::ended;
     leave();
     throw;
   }

@@ -25,6 +25,14 @@ enum class progress {
   on,  ///< always
 };
 
+/// What a run's next() came to: see pipeline_run::outcome().
+enum class run_outcome : unsigned char {
+  item,
+  timed_out,  ///< nothing came in the time that next() was given; the run goes on
+  stopped,    ///< the run was asked to stop: there may be more
+  ended,      ///< the pipeline has no more
+};
+
 /// Signals that ask a run to stop: `{SIGTERM, SIGUSR1}`, see run_options::stop_on.
 class stop_signals {
  public:

@@ -308,27 +308,39 @@ class blocking_queue {
 
   // ---- the thread's side
 
-  /// Blocks until there is an item; nullopt at the end, and where limit() was reached. Throws the other side's failure,
-  /// once. `taken(item, waited)` is called before the other side can see that the item was taken.
+  /// Blocks until there is an item; nullopt at the end, where limit() was reached, and once `longest` has passed, which
+  /// `why` then says. Throws the other side's failure, once. `taken(item, waited)` is called before the other side can
+  /// see that the item was taken.
   template <class Taken>
-  std::optional<T> pop(Taken&& taken) {
+  std::optional<T> pop(Taken&& taken, const std::optional<duration>& longest, run_outcome& why) {
     std::unique_lock lock(mutex_);
     const bool waited = items_.empty();
-    if (several_ && are_small() && has_to_wait()) {
+    constexpr duration ages(1'000'000'000'000'000'000);  // which no clock overflows by
+    const std::int64_t due = longest ? monotonic_ns() + (*longest < ages ? *longest : ages).count() : 0;
+    if (several_ && are_small() && has_to_wait() && (!longest || *longest > most_late)) {
       waits_ = waiting::for_several;
       filled_.wait_for(lock, most_late);
     }
-    while (has_to_wait()) {
+    bool late = false;
+    while (has_to_wait() && !late) {
       waits_ = waiting::for_one;
-      filled_.wait(lock);
+      if (longest) {
+        const std::int64_t left = due - monotonic_ns();
+        late = left <= 0;
+        if (!late) filled_.wait_for(lock, duration(left));
+      } else {
+        filled_.wait(lock);
+      }
     }
     waits_ = waiting::no;
     reach_limit();
-    if (stopped_) return std::nullopt;
+    why = stopped_ ? run_outcome::stopped : late ? run_outcome::timed_out : run_outcome::ended;
+    if (stopped_ || late) return std::nullopt;
     if (items_.empty()) {
       if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
       return std::nullopt;
     }
+    why = run_outcome::item;
     const std::size_t bytes = item_bytes(items_.front());
     std::optional<T> item(std::move(items_.front()));
     items_.pop_front();
@@ -525,6 +537,7 @@ class run_state {
   bool agreed = false;  // set before the run begins: all ranks stop after the same step
   std::atomic<bool> wanted{false};   // a stop was asked for
   std::atomic<bool> stopped{false};  // the training thread was given the end because of one
+  std::atomic<bool> in_next{false};  // a thread is in next(), or in a step of a loop
 
  private:
 
