@@ -202,6 +202,95 @@ TEST_CASE("a redirect to a path stays at the host, whatever the query of the URL
   CHECK_THAT(server.requests()[1], Contains("GET /p HTTP/1.1\r\n"));
 }
 
+namespace {
+
+scripted_answer answer(const std::string& status, const std::string& fields, const std::string& body) {
+  return {"HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + fields + "\r\n" + body,
+          then::keep};
+}
+scripted_answer two_bytes() { return answer("206 P", "Content-Range: bytes 0-1/2\r\n", "ok"); }
+
+std::string read_two(const http_storage& from, const std::string& url) {
+  const auto loop = make_event_loop();
+  try {
+    return std::string(block_on(*loop, from.read(shard(url), {}, 0, 2, slab_pool(64 * KiB))).data.view());
+  } catch (const error& e) {
+    return e.what();
+  }
+}
+
+/// A token that is renewed each time that a server refuses it.
+class renewed_token {
+ public:
+  scripted_answer answer_to(const std::string& head) {
+    if (head.find("authorization: bearer good") != std::string::npos ||
+        head.find("Authorization: Bearer good") != std::string::npos) {
+      return two_bytes();
+    }
+    if (renews) current = "good";
+    return answer("401 Unauthorized", "WWW-Authenticate: Bearer\r\n", "no");
+  }
+  bool renews = true;
+  std::string current = "worn-out";
+};
+
+}  // namespace
+
+TEST_CASE("a bearer token is sent to its host, and asked for again when it is refused", "[http_storage]") {
+  renewed_token token;
+  test::scripted_server server([&](const std::string& head) { return token.answer_to(head); });
+  const std::string host = "127.0.0.1:" + std::to_string(server.port());
+  const http_storage web({}, web::quick(), bearer_token(host, [&] { return token.current; }));
+  CHECK(read_two(web, server.url()) == "ok");
+  REQUIRE(server.requests().size() == 2);
+  CHECK_THAT(server.requests()[0], Contains("Authorization: Bearer worn-out\r\n"));
+  CHECK_THAT(server.requests()[1], Contains("Authorization: Bearer good\r\n"));
+
+  token = renewed_token();  // which stays as it is
+  token.renews = false;
+  const std::string why = read_two(web, server.url());
+  CHECK_THAT(why, Contains("the server answered 401") && !Contains("worn-out"));
+  CHECK(server.requests().size() == 3);
+
+  int n = 0;  // one that changes each time, and is never right
+  const http_storage changing({}, web::quick(), bearer_token(host, [&] { return std::to_string(++n); }));
+  CHECK_THAT(read_two(changing, server.url()), Contains("the server answered 401"));
+  CHECK(server.requests().size() == 5);
+}
+
+TEST_CASE("a token does not follow a redirect to another host", "[http_storage]") {
+  test::scripted_server there({two_bytes()});
+  test::scripted_server here(
+      {answer("302 F", "Location: " + there.url("/signed?sig=1") + "\r\n", ""), answer("404 N", "", "gone")});
+  const std::string host = "127.0.0.1:" + std::to_string(here.port());
+  const http_storage web({}, web::quick(), bearer_token(host, "secret"));
+  CHECK(read_two(web, here.url()) == "ok");
+  CHECK(read_two(web, here.url()) == "ok");  // where it was redirected to is remembered
+  REQUIRE(here.requests().size() == 1);
+  CHECK_THAT(here.requests()[0], Contains("Authorization: Bearer secret\r\n"));
+  REQUIRE(there.requests().size() == 2);
+  for (const std::string& head : there.requests()) CHECK_THAT(head, !Contains("secret") && !Contains("uthorization"));
+}
+
+TEST_CASE("fields of a program's own are what a function of the host returns", "[http_storage]") {
+  test::scripted_server server({two_bytes()});
+  const http_storage web({}, web::quick(), [](const std::string& host) {
+    http::headers fields;
+    if (host.find("127.0.0.1") == 0) fields.add("X-Api-Key", "k1");
+    return fields;
+  });
+  CHECK(read_two(web, server.url()) == "ok");
+  CHECK_THAT(server.requests()[0], Contains("X-Api-Key: k1\r\n"));
+  const http_storage wrong({}, web::quick(), [](const std::string&) {
+    http::headers fields;
+    fields.add("range", "bytes=0-0");
+    return fields;
+  });
+  CHECK_THAT(read_two(wrong, server.url()), Contains("the field range of a request is the library's"));
+  const http_storage fails({}, web::quick(), [](const std::string&) -> http::headers { throw io_error("no token"); });
+  CHECK(read_two(fails, server.url()) == "no token");
+}
+
 TEST_CASE("an object sent in one go that breaks off is an error", "[http_storage]") {
   web w;
   test::scripted_server server({scripted_answer{

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,12 +23,14 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/formats/write_shards.hpp>
+#include <millrace/http/authorities.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/records/lines.hpp>
 #include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/group_samples.hpp>
+#include <millrace/shards/http_storage.hpp>
 #include <millrace/shards/read_whole.hpp>
 #include <millrace/shards/resident_storage.hpp>
 #include <millrace/shards/shards.hpp>
@@ -42,6 +45,19 @@
 namespace mill = millrace;
 
 namespace {
+
+// begin token
+std::string token() {  // what holds now: another program renews the file
+  std::string text;
+  std::ifstream("/run/secrets/data-token") >> text;
+  return text;
+}
+
+std::shared_ptr<const mill::storage> web() {
+  return std::make_shared<mill::http_storage>(mill::http::transport_from_environment(), mill::retry_options(),
+                                              mill::bearer_token("data.example", &token));
+}
+// end token
 
 // begin storage
 class memory_store final : public mill::storage {
@@ -147,6 +163,11 @@ std::vector<std::string> texts(mill::stream<mill::line_batch> lines) {
 }
 
 }  // namespace
+
+TEST_CASE("guide: a web server that wants a token") {
+  CHECK(token().empty());
+  CHECK(web()->serves("https://data.example/train-0.tar"));
+}
 
 TEST_CASE("the guide's store is read by fetch", "[guide]") {
   // begin use

@@ -7,9 +7,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/http/message.hpp>
 #include <millrace/http/options.hpp>
 #include <millrace/http/redirect.hpp>
 #include <millrace/retry/retry.hpp>
@@ -23,11 +25,68 @@ namespace detail {
 class http_download;
 }
 
+/// The header fields that an http_storage adds to its requests, by host: a bearer token, the key of a service.
+///
+///     auto web = std::make_shared<mill::http_storage>(
+///         mill::http::transport_options(), mill::retry_options(),
+///         mill::bearer_token("data.example", [] { return read_file("/run/secrets/token"); }));
+///
+/// The function is called with the host of each request (with its port, if the URL has one; in small letters), and what
+/// it returns is sent to that host alone: a redirect to another one is a request to that one. Where a server answers
+/// 401, it is called again, and if what it returns has changed, the request is repeated with that. So it returns what
+/// holds now, at once: it runs on the threads of the loops, for several requests at the same time. Its exceptions are
+/// those of the read. The library's own fields (Host, Range, If-Match and those that frame a message) are refused by a
+/// configuration_error. Values show in no message.
+class http_fields {
+ public:
+  http_fields() noexcept = default;  ///< none
+  template <class F>
+  requires(!std::is_same_v<std::remove_cvref_t<F>, http_fields> &&
+           std::is_invocable_r_v<http::headers, const std::remove_cvref_t<F>&, const std::string&>)
+      http_fields(F&& of_host)
+      : made_(std::make_shared<const by<std::remove_cvref_t<F>>>(std::forward<F>(of_host))) {}
+
+  http::headers of(const std::string& host) const;
+
+ private:
+  struct maker {
+    maker() = default;
+    maker(const maker&) = delete;
+    maker& operator=(const maker&) = delete;
+    virtual ~maker() = default;
+    virtual http::headers make(const std::string& host) const = 0;
+  };
+  template <class F>
+  struct by final : maker {
+    explicit by(F f) : function(std::move(f)) {}
+    http::headers make(const std::string& host) const override { return function(host); }
+    F function;
+  };
+
+  std::shared_ptr<const maker> made_;
+};
+
+/// `Authorization: Bearer TOKEN` for requests to `host` (with its port, if URLs have one) and to no other. `token` is
+/// the text, or a function that returns the one that holds now: see http_fields.
+template <class Token>
+http_fields bearer_token(std::string host, Token token) {
+  return http_fields([host = text::to_lower(host), token = std::move(token)](const std::string& of) {
+    http::headers fields;
+    if (of != host) return fields;
+    if constexpr (std::is_invocable_v<const Token&>) {
+      fields.add("Authorization", "Bearer " + std::string(token()));
+    } else {
+      fields.add("Authorization", "Bearer " + std::string(token));
+    }
+    return fields;
+  });
+}
+
 /// Reads http:// and https:// URLs as they are (presigned ones included: nothing is added to them, and their query
 /// never shows in a message). By ranges where the server serves them, else in one go. Up to five redirects are
 /// followed, to any server, but from https to http never; user information of the URL is not sent to another server.
 /// The target is remembered for the other parts of the object until it fails there: then the URL itself is requested
-/// again.
+/// again. Fields of the program's own, as a token, are `fields`: see http_fields.
 ///
 /// Transient failures are retried under the policy of s3::with_retries, with one quota for all reads. A part that
 /// breaks off is continued at the next byte, in the same memory, if the server gave a strong ETag; else the part is
@@ -37,9 +96,10 @@ template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTIN
 class basic_http_storage final : public storage {
  public:
   explicit basic_http_storage(http::transport_options transport = http::transport_options(),
-                              const retry_options& retries = retry_options())
+                              const retry_options& retries = retry_options(), http_fields fields = http_fields())
       : transport_(std::make_shared<const http::transport_options>(std::move(transport))),
         retries_(retries),
+        fields_(std::move(fields)),
         quota_(retries.quota) {}
 
   bool serves(std::string_view url) const noexcept override {
@@ -69,6 +129,7 @@ class basic_http_storage final : public storage {
 
   const std::shared_ptr<const http::transport_options> transport_;
   const retry_options retries_;
+  const http_fields fields_;
   mutable retry_quota quota_;
   mutable http::known_redirects redirects_;
 };

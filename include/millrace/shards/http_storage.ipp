@@ -21,6 +21,7 @@
 #include <millrace/http/engine.hpp>
 #include <millrace/http/error.hpp>
 #include <millrace/http/exchange.hpp>
+#include <millrace/http/message.hpp>
 #include <millrace/http/redirect.hpp>
 #include <millrace/http/unconditional_hosts.hpp>
 #include <millrace/io/sleep.hpp>
@@ -28,6 +29,7 @@
 #include <millrace/retry/retry.hpp>
 #include <millrace/shards/http_storage.hpp>
 #include <millrace/text/entity_tag.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -56,7 +58,13 @@ class http_download {
   bool elsewhere = false;       ///< tried again: at another address
   std::string remembered;       ///< where another part was redirected to: the present attempt has begun there
   bool ask_first = false;       ///< that has failed: the URL itself is asked
+  bool refused = false;         ///< the program's fields got a 401 as answer
 };
+
+/// True for the same fields in the same order.
+MILLRACE_INLINE bool same_fields(const http::headers& a, const http::headers& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
 
 MILLRACE_COROUTINE task<bool> has_ended(http::exchange& x) {
   const bytes more = co_await x.read();
@@ -66,6 +74,20 @@ MILLRACE_COROUTINE task<bool> has_ended(http::exchange& x) {
 }  // namespace millrace::detail
 
 namespace millrace::inline MILLRACE_ABI {
+
+MILLRACE_INLINE http::headers http_fields::of(const std::string& host) const {
+  if (made_ == nullptr) return http::headers();
+  http::headers fields = made_->make(host);
+  for (const http::headers::field& f : fields) {
+    for (const char* const ours : {"host", "range", "if-match", "content-length", "transfer-encoding", "connection",
+                                   "accept-encoding"}) {
+      if (text::equal_ignoring_case(f.first, ours)) {
+        throw configuration_error("the field " + f.first + " of a request is the library's, not one of http_fields");
+      }
+    }
+  }
+  return fields;
+}
 
 /// The rest of a body that the server sends in one go.
 template <class Unused>
@@ -140,6 +162,8 @@ task<storage::part> basic_http_storage<Unused>::attempt(const shard& object, det
     r.new_connection = d.new_connection;
     r.elsewhere = d.elsewhere;
     if (d.new_connection) r.fields.add("Cache-Control", "no-cache");
+    const http::headers own = fields_.of(this->host(url));
+    for (const http::headers::field& f : own) r.fields.add(f.first, f.second);
     http::unconditional_hosts& unconditional = http::unconditional_hosts::of(ex);
     const std::string_view host = http::unconditional_hosts::host_of(url);
     std::string condition = millrace::detail::if_match_value(version);
@@ -174,6 +198,10 @@ task<storage::part> basic_http_storage<Unused>::attempt(const shard& object, det
     if (const std::string* encoding = head.fields.find("content-encoding")) result.encoding = *encoding;
     if (head.status == 412 && conditional) {
       d.unconditional = true;  // what the object is now, its answer tells
+      continue;
+    }
+    if (head.status == 401 && own.size() != 0 && !std::exchange(d.refused, true) &&
+        !detail::same_fields(own, fields_.of(this->host(url)))) {
       continue;
     }
     if (head.status == 416 && resumed) {
