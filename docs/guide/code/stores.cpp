@@ -31,6 +31,7 @@
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/group_samples.hpp>
 #include <millrace/shards/http_storage.hpp>
+#include <millrace/shards/hub_storage.hpp>
 #include <millrace/shards/read_whole.hpp>
 #include <millrace/shards/resident_storage.hpp>
 #include <millrace/shards/shards.hpp>
@@ -38,6 +39,7 @@
 #include <millrace/shards/storage_set.hpp>
 #include <millrace/shards/untar_plain.hpp>
 #include <millrace/testing/virtual_loop.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/catch.hpp"
@@ -58,6 +60,10 @@ std::shared_ptr<const mill::storage> web() {
                                               mill::bearer_token("data.example", &token));
 }
 // end token
+
+// begin hub
+mill::dataset captions() { return mill::dataset(mill::hugging_face(), "hf://datasets/owner/name@v1.0/train/"); }
+// end hub
 
 // begin storage
 class memory_store final : public mill::storage {
@@ -167,6 +173,7 @@ std::vector<std::string> texts(mill::stream<mill::line_batch> lines) {
 TEST_CASE("guide: a web server that wants a token") {
   CHECK(token().empty());
   CHECK(web()->serves("https://data.example/train-0.tar"));
+  captions();  // asks for nothing yet
 }
 
 TEST_CASE("the guide's store is read by fetch", "[guide]") {

@@ -111,6 +111,7 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 ///   shards/disk_cache.hpp               basic_disk_cache_storage    the same
 ///   shards/hedged_storage.hpp           basic_hedged_storage        the same
 ///   shards/http_storage.hpp             basic_http_storage          the same
+///   shards/hub_storage.hpp              basic_hub_storage           the same, and list()
 ///   shards/resident_storage.hpp         basic_resident_storage      the same
 ///   shards/s3_storage.hpp               basic_s3_storage            the same, and check()
 ///   formats/mds.hpp                     basic_mds_format            metadata() is virtual, and names a coroutine
