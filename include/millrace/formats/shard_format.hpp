@@ -167,6 +167,9 @@ class shard_format {
   virtual object_part part(std::string_view /*path*/) const { return {}; }
   /// True if each folder is a class: samples then get its number, as text, in a field "cls".
   virtual bool of_classes() const noexcept { return false; }
+  /// True if shards are plain tars and samples are those of tar_shards(): a dataset can then be read without an index,
+  /// as a stream.
+  virtual bool of_tars() const noexcept { return false; }
 };
 
 /// The format's name with its settings, as messages name it.

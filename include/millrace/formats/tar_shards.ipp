@@ -175,6 +175,7 @@ class tar_shard_format final : public shard_format {
   std::shared_ptr<const shard_reader> reader(const shard_index& index) const override {
     return std::make_shared<const tar_sample_reader>(index);
   }
+  bool of_tars() const noexcept override { return true; }
 
  private:
   const tar_shards_options options_;

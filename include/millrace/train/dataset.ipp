@@ -422,7 +422,7 @@ MILLRACE_INLINE void dataset_state::check() const {
     throw configuration_error("dataset: .index and .make_index are not for a dataset whose indexes are given");
   }
   const shard_format& format = *options.format;
-  if (!indexed() && format.name() != "tar") {
+  if (!indexed() && !format.of_tars()) {
     throw configuration_error("dataset: samples of " + shown_format(format) +
                               " need an index: give .index, the file where it is kept");
   }

@@ -88,9 +88,7 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_p
     if (parts != nullptr) parts->leave(made);
     co_return std::move(made);
   } catch (archive_error& e) {
-    if (format->name() == "tar" && e.reason().compare(0, 17, "not a tar archive") == 0) {
-      e.add_note(format_advice(e.object(), e.reason()));
-    }
+    if (e.reason().starts_with("not a tar archive")) e.add_note(format_advice(e.object(), e.reason()));
     if (e.reason().find("more than max_member_bytes") != std::string::npos) {
       e.add_note("millrace-index --max-member SIZE makes an index of it, by which it is read");
     }
