@@ -81,7 +81,7 @@ MILLRACE_COROUTINE_BODY task<index_reading> read_for_index(std::shared_ptr<const
   const std::shared_ptr<shard_scanner> scanner = format->scanner(std::move(name), source.object(), metadata);
   try {
     try {
-      scanner->begin(head.view(), source.sequential() ? std::nullopt : source.total());
+      scanner->begin(head.view(), source.sequential() ? std::nullopt : source.total(), options.part);
     } catch (const archive_error&) {
       refused = true;  // a head that says what the object is, and no damage
       throw;

@@ -27,8 +27,8 @@ class shard_scanner {
  public:
   virtual ~shard_scanner() = default;
   /// Before all others: `head` is the first bytes, which add() gets, too. `total`: the size of an object of which any
-  /// range can be read. Errors: as of add().
-  virtual void begin(std::string_view /*head*/, std::optional<std::uint64_t> /*total*/) {}
+  /// range can be read. Requests have `part` bytes where hop() is 0. Errors: as of add().
+  virtual void begin(std::string_view /*head*/, std::optional<std::uint64_t> /*total*/, std::size_t /*part*/) {}
   /// The next bytes. Throws archive_error for what is damaged, decode_error for what cannot be read.
   virtual void add(const bytes& piece) = 0;
   /// True if add() unpacks or computes so much that a pool should do it.
