@@ -54,7 +54,6 @@ class agreement {
   std::vector<std::uint64_t> texts(const std::string& failure) const;
   std::string values(const std::vector<std::string>& shown) const;
   void refuse(const std::vector<std::uint64_t>& all, const std::exception_ptr& failure) const;
-  static std::string reason(const std::exception_ptr& failure);
   bool say(what differs) noexcept {
     differs_ = differs;
     return false;

@@ -190,17 +190,7 @@ class epoch_reader {
   const item_place& failed_place() const noexcept { return failed_place_; }
   /// After a failure of take(): the sample is lost, and the policy tolerates that.
   void note_loss() {
-    std::string reason;
-    try {
-      std::rethrow_exception(failure_);
-    } catch (const error& e) {
-      reason = e.reason();
-    } catch (const std::exception& e) {
-      reason = e.what();
-    } catch (...) {
-      reason = "an exception that is no std::exception";
-    }
-    losses_->add(taken_.mark, failed_shard_, source_.shown(failed_shard_), reason);
+    losses_->add(taken_.mark, failed_shard_, source_.shown(failed_shard_), reason_of(failure_));
   }
 
  private:

@@ -134,16 +134,7 @@ class window_reader {
     order_.shard_ended();
   }
   void note_loss(const std::exception_ptr& failure) {
-    std::string reason = "an exception that is no std::exception";
-    try {
-      std::rethrow_exception(failure);
-    } catch (const error& e) {
-      reason = e.reason();
-    } catch (const std::exception& e) {
-      reason = e.what();
-    } catch (...) {
-    }
-    position_->note_loss(order_.shard_of(order_.asked()), order_, reason);
+    position_->note_loss(order_.shard_of(order_.asked()), order_, reason_of(failure));
   }
 
   /// The next sample of the order leaves the window: it is here when ready().
