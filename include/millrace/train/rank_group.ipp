@@ -29,9 +29,9 @@
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/memory/slab_pool.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/text/text.hpp>
@@ -61,22 +61,8 @@ class rank_board {
   }
   /// Empty if there is none.
   MILLRACE_COROUTINE task<std::string> get(std::string name) const {
-    constexpr std::size_t most = 256 * KiB;
-    const slab_pool slabs(most);
-    const shard object(prefix_ + name);
-    std::string text;
-    try {
-      storage::part p = co_await store_->read_small(object, std::string(), most, slabs);
-      text = p.data.view();
-      while (p.total && text.size() < *p.total) {
-        p = co_await store_->read(object, p.etag, text.size(), most, slabs);
-        text += p.data.view();
-      }
-    } catch (const error&) {
-      if (!is_not_there(std::current_exception())) throw;
-      text.clear();
-    }
-    co_return std::move(text);
+    std::optional<std::string> text = co_await text_if_there(store_, shard(prefix_ + name), 256 * KiB);
+    co_return text ? std::move(*text) : std::string();
   }
   /// The names that begin with `folder`. An object that was stored before is among them, one that was removed is not.
   MILLRACE_COROUTINE task<std::vector<std::string>> list(std::string folder) const {
