@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
@@ -113,7 +112,7 @@ class part_scheduler {
   bool next_is_local(open_object& o) const;
 
   /// Slabs for a part of this length: of options.part, or of a half, a quarter, ... of it.
-  const slab_pool& slabs_for(std::size_t length);
+  slab_pool slabs_for(std::size_t length);
 
   /// Objects open at once, at most.
   std::size_t most_open() const noexcept;
@@ -152,7 +151,6 @@ class part_scheduler {
   const std::shared_ptr<fetch_group> group_;  // may be null
   const std::size_t readers_;                 // of that
   const coroutine_context here_;
-  std::vector<slab_pool> slabs_;  // of options.part bytes, and their halves, quarters, eighths
   range_scheduler ranges_;
   read_window window_;
   std::size_t used_ = 0;   // bytes of the window
@@ -323,12 +321,10 @@ MILLRACE_INLINE bool part_scheduler::next_is_local(open_object& o) const {
   return o.local;
 }
 
-MILLRACE_INLINE const slab_pool& part_scheduler::slabs_for(std::size_t length) {
-  std::size_t halvings = 0;
-  while (halvings < 3 && options_.part >> (halvings + 1) >= length) ++halvings;
-  if (slabs_.empty()) slabs_.push_back(here_.runtime().slabs(options_.part));
-  while (slabs_.size() <= halvings) slabs_.push_back(slabs_.back().halves());
-  return slabs_[halvings];
+MILLRACE_INLINE slab_pool part_scheduler::slabs_for(std::size_t length) {
+  std::size_t slab = options_.part;
+  while (slab > options_.part / 8 && slab / 2 >= length) slab /= 2;
+  return ranges_.reader().pool_of(here_.runtime(), slab, options_.part);
 }
 
 MILLRACE_INLINE std::size_t part_scheduler::most_open() const noexcept {
@@ -363,7 +359,7 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
       const std::uint64_t left = known ? *o.info->size - o.next_offset : options_.part;
       const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(left, next_part(o)));
       // Small objects get memory of their own size; the others hold a whole slab, whatever they fill of it.
-      const slab_pool& slabs = slabs_for(known ? length : options_.part);
+      const slab_pool slabs = slabs_for(known ? length : options_.part);
       const std::size_t reserved = !o.rest && !slabs.worth_a_slab(length) ? length : slabs.slab_bytes();
       // With nothing on its way, the front one goes on: a window cut short may be less than a part.
       if (used_ + reserved > limit && !(front && o.jobs.empty())) {
