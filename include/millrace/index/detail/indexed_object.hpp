@@ -11,7 +11,6 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/running_crc.hpp>
-#include <millrace/base/units.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -35,17 +34,17 @@ class indexed_object {
 
   const shard& object() const noexcept { return object_; }
   bool sequential() const noexcept { return rest_ != nullptr; }
-  /// Whether the object ends at or before this offset.
+  /// True if the object ends at or before this offset.
   bool ended(std::uint64_t at) const noexcept {
     return sequential() ? rest_ended_ : short_ || (total_ && at >= *total_);
   }
   std::uint64_t size() const noexcept { return total_ ? *total_ : read_; }
   std::optional<std::uint64_t> total() const noexcept { return total_; }
-  /// Of what read() gave last, as storage::part::crc.
+  /// The checksum of the bytes that read() gave last, as storage::part::crc.
   const running_crc& crc() const noexcept { return crc_; }
 
-  /// Bytes [at, at + length), fewer at the object's end. Of a sequential store the next ones, however many. `small`: the
-  /// object is likely not longer, and is asked for by storage::read_small(); `at` is 0 then.
+  /// Bytes [at, at + length), fewer at the object's end. A sequential store gives the next ones, however many. `small`:
+  /// the object is likely not longer, and is asked for by storage::read_small(); `at` is 0 then.
   MILLRACE_COROUTINE task<bytes> read(std::uint64_t at, std::size_t length, bool small = false);
 
  private:
@@ -62,16 +61,14 @@ class indexed_object {
   std::uint64_t read_ = 0;
 };
 
-/// All of an object, as text, by requests of `part` bytes. `again`: over fresh connections. `small`: as of
-/// indexed_object::read().
+/// All of an object, as text. `again`: over fresh connections.
 MILLRACE_COROUTINE task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object,
-                                                    bool again = false, std::size_t part = 8 * MiB,
-                                                    bool small = false);
-/// The same of an object that is likely not longer than `part` bytes; nullopt if it is not there.
-MILLRACE_COROUTINE task<std::optional<std::string>> text_if_there(std::shared_ptr<const storage> from, shard object,
-                                                                  std::size_t part, bool again = false);
+                                                    bool again = false);
 /// The same, read twice if it comes over a network: archive_error if the two differ.
 MILLRACE_COROUTINE task<std::string> text_read_twice(std::shared_ptr<const storage> from, shard object);
+/// All of an object that is likely not longer than `part` bytes, as text; nullopt if it is not there.
+MILLRACE_COROUTINE task<std::optional<std::string>> text_if_there(std::shared_ptr<const storage> from, shard object,
+                                                                  std::size_t part, bool again = false);
 
 }  // namespace millrace::detail
 

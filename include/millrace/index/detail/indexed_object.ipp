@@ -38,8 +38,8 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
   const bool local = by_ == range_reader::by::read && store_->is_local(object_, at, length);
   // A reader may always have one.
   range_scheduler::turn turn = requests_->begin(requests_->share_of(object_.url), local, length);
-  storage::part p = co_await requests_->reader().read(object_, at, length, slabs_,
-                                                       small ? range_reader::by::read_small : by_);
+  const range_reader::by function = small ? range_reader::by::read_small : by_;
+  storage::part p = co_await requests_->reader().read(object_, at, length, slabs_, function);
   const bool whole = at == 0 && p.total == p.data.size();
   if (whole || p.data.size() >= std::min<std::size_t>(part, MiB)) turn.finished(p, whole);  // not headers
   turn.end();
@@ -51,8 +51,9 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
   co_return std::move(p.data);
 }
 
-MILLRACE_COROUTINE_BODY task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object, bool again,
-                                                         std::size_t part, bool small) {
+/// `part`: bytes of a request. `small`: see indexed_object::read().
+MILLRACE_COROUTINE task<std::string> text_by_parts(std::shared_ptr<const storage> from, shard object, std::size_t part,
+                                                   bool small, bool again) {
   indexed_object source(std::move(from), std::move(object), part, again);
   std::string text;
   while (!source.ended(text.size())) {
@@ -62,15 +63,9 @@ MILLRACE_COROUTINE_BODY task<std::string> text_of_object(std::shared_ptr<const s
   co_return std::move(text);
 }
 
-MILLRACE_COROUTINE_BODY task<std::optional<std::string>> text_if_there(std::shared_ptr<const storage> from,
-                                                                       shard object, std::size_t part, bool again) {
-  std::optional<std::string> text;
-  try {
-    text = co_await text_of_object(std::move(from), std::move(object), again, part, !again);
-  } catch (const error&) {
-    if (!is_not_there(std::current_exception())) throw;
-  }
-  co_return std::move(text);
+MILLRACE_COROUTINE_BODY task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object,
+                                                         bool again) {
+  return text_by_parts(std::move(from), std::move(object), 8 * MiB, false, again);
 }
 
 MILLRACE_COROUTINE_BODY task<std::string> text_read_twice(std::shared_ptr<const storage> from, shard object) {
@@ -80,6 +75,17 @@ MILLRACE_COROUTINE_BODY task<std::string> text_read_twice(std::shared_ptr<const 
   if (twice) {
     const std::string again = co_await text_of_object(std::move(from), std::move(object), true);
     if (again != text) throw archive_error(read_twice(false), at);
+  }
+  co_return std::move(text);
+}
+
+MILLRACE_COROUTINE_BODY task<std::optional<std::string>> text_if_there(std::shared_ptr<const storage> from,
+                                                                       shard object, std::size_t part, bool again) {
+  std::optional<std::string> text;
+  try {
+    text = co_await text_by_parts(std::move(from), std::move(object), part, !again, again);
+  } catch (const error&) {
+    if (!is_not_there(std::current_exception())) throw;
   }
   co_return std::move(text);
 }
