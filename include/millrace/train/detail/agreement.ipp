@@ -29,7 +29,7 @@ MILLRACE_COROUTINE_BODY void rank_group::compare(std::span<const rank_setting> s
   all.settle_now(nullptr);
 }
 
-// --- What is compared.
+// --- The settings.
 
 namespace detail {
 

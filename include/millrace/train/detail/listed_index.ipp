@@ -391,7 +391,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
   std::vector<shard_index> mine = co_await read_shared(share_of(list), parts);
   add(std::move(mine));
 
-  // What is missing, each rank in an order of its own: those that read for one that is gone share that, too.
+  // The missing ones, each rank in an order of its own: ranks that read for one that is gone share its work, too.
   const auto turn = [this](const shard& s) { return mix64(text_hash(indexer_.name_of(s)) ^ rank_.index); };
   std::sort(missing.begin(), missing.end(), [&](const shard& a, const shard& b) { return turn(a) < turn(b); });
 
