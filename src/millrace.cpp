@@ -126,6 +126,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/train/detail/listed_index.ipp>
 #include <millrace/train/detail/mix_text.ipp>
 #include <millrace/train/detail/reading_estimate.ipp>
+#include <millrace/train/detail/slice_reader.ipp>
 #include <millrace/train/detail/training_plan.ipp>
 #include <millrace/train/detail/window_order.ipp>
 #include <millrace/train/detail/window_position.ipp>

@@ -366,7 +366,6 @@ class basic_parquet_format final : public shard_format {
     parquet_end end = co_await read_parquet_end_twice<storage>(std::move(from), std::move(object));
     const cpu_pool::share pool = cpu_pool::share::of(here.runtime());
     auto job = [this, its = std::move(end), called = std::move(name)] { return index_of(its, called); };
-    if (!pool) co_return job();
     shard_index made = co_await pool.run(std::move(job));
     co_return std::move(made);
   }

@@ -60,7 +60,7 @@ std::string recordio(const std::string& data) {
 std::string indexed(const std::string& file, const mill::shard_format& format, std::size_t piece) {
   try {
     const std::unique_ptr<mill::shard_scanner> scanner = format.scanner("x", mill::shard("mem:x"), nullptr);
-    scanner->begin(std::string_view(file).substr(0, mill::tar::detect_bytes), std::nullopt);
+    scanner->begin(std::string_view(file).substr(0, mill::tar::detect_bytes), std::nullopt, 4 << 20);
     for (std::size_t at = 0; at < file.size(); at += piece) {
       scanner->add(mill::bytes::copy(std::string_view(file).substr(at, piece)));
     }

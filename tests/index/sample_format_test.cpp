@@ -207,7 +207,7 @@ const std::map<std::string, std::string> some_files{
 shard_index index_of_lines(const std::string& text, const std::vector<std::size_t>& cuts = {},
                            std::size_t longest = 16 * MiB) {
   detail::line_scanner scanner(*line_shards(), "x", shard("mem:x"), longest);
-  scanner.begin(text, std::nullopt);
+  scanner.begin(text, std::nullopt, 4 * MiB);
   std::size_t at = 0;
   for (const std::size_t cut : cuts) {
     scanner.add(bytes::copy(std::string_view(text).substr(at, cut - at)));

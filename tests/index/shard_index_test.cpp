@@ -575,6 +575,14 @@ TEST_CASE("large members are hopped over, small ones are streamed") {
   store = std::make_shared<const memory_store>(small);
   CHECK_FALSE(indexed(store, {.hop = 512, .request_cost = 1000}, 2 * MiB).has_checksums());
   CHECK(store->read_bytes < 2 * MiB);
+  // So does how many the stream takes.
+  std::string medium;
+  for (int i = 0; i < 60; ++i) {
+    medium += test::raw_member({.name = std::to_string(i) + ".jpg"}, std::string(200000, 'i'));
+  }
+  medium += test::end_block();
+  CHECK(indexed(std::make_shared<const memory_store>(medium), {}, 2 * MiB).has_checksums());
+  CHECK_FALSE(indexed(std::make_shared<const memory_store>(medium), {}, 64 * KiB).has_checksums());
   CHECK(cost_of_stream(100 * MiB, 4 * MiB).total(MiB) == 100 * MiB + 25 * MiB);
   CHECK(cost_of_headers(100 * MiB, 10 * MiB, 16 * KiB).total(MiB) == 10 * MiB + 10 * 16 * KiB);
   CHECK(cost_of_headers(100 * MiB, 1, 16 * KiB).requests == 6400);

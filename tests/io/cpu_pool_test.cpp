@@ -229,6 +229,22 @@ TEST_CASE("a pool that ends finishes what is queued", "[io]") {
   CHECK(counts.alive == 0);
 }
 
+TEST_CASE("an empty share of a pool runs its jobs where they are awaited", "[io]") {
+  counted_job::counts counts;
+  testing::virtual_loop loop;
+  const cpu_pool::share none;
+  const auto run_here = [&]() -> task<int> { co_return *(co_await none.run(counted_job(counts))); };
+  CHECK(block_on(loop, run_here()) == 7);
+  CHECK(counts.called == 1);
+  CHECK(counts.alive == 0);
+  const auto run_failing = [&]() -> task<void> {
+    auto failing = [] { throw std::runtime_error("no"); };
+    co_await none.run(std::move(failing));
+  };
+  CHECK_THROWS_AS(block_on(loop, run_failing()), std::runtime_error);
+  CHECK(loop.operations() == 0);
+}
+
 TEST_CASE("executors on several threads share a pool", "[io]") {
   cpu_pool pool(2);
   std::atomic<int> sum{0};

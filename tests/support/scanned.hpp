@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include <millrace/base/units.hpp>
 #include <millrace/formats/shard_format.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -17,7 +18,7 @@ namespace millrace::test {
 
 /// The index that a scanner makes of a whole object, of version "v1", which comes in pieces of `piece` bytes.
 inline shard_index scanned(shard_scanner&& by, std::string_view object, std::size_t piece = SIZE_MAX) {
-  by.begin(object.substr(0, 512), std::nullopt);
+  by.begin(object.substr(0, 512), std::nullopt, 4 * MiB);
   for (std::size_t at = 0; at < object.size(); at += std::min(piece, object.size() - at)) {
     by.add(bytes::copy(object.substr(at, piece)));
   }

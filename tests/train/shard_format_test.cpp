@@ -337,6 +337,13 @@ TEST_CASE("an index of a format from outside has its name, settings and descript
     return failure_of([&] { dataset(std::shared_ptr<const storage>(store), "mem:d/", {.format = std::move(f)}); });
   };
   CHECK_THAT(none(format), Contains("samples of pairs (left,right) need an index"));
+  class own_tars final : public shard_format {
+   public:
+    std::string_view name() const noexcept override { return "own tars"; }
+    std::shared_ptr<const shard_reader> reader(const shard_index&) const override { return nullptr; }
+    bool of_tars() const noexcept override { return true; }
+  };
+  CHECK(none(std::make_shared<const own_tars>()) == "no error");
   const auto indexes = std::make_shared<const index_set>(open_indexes(file));
   CHECK((*indexes)[0].description() == "halves");
   CHECK_THAT(failure_of([&] { dataset(std::shared_ptr<const storage>(store), indexes, {.prefix = "mem:d/"}); }),

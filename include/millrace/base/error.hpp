@@ -202,6 +202,11 @@ namespace detail {
 /// The same for options that contradict each other: throws configuration_error.
 [[noreturn]] void misconfigured(const char* sentence);
 
+/// The message of an exception of any type; empty for null.
+std::string text_of(const std::exception_ptr& failure);
+/// Its reason alone: error::reason(), or the message of another exception.
+std::string reason_of(const std::exception_ptr& failure);
+
 /// The message about bytes that were damaged twice, by whether they were the same both times.
 inline const char* read_twice(bool alike) noexcept {
   return alike ? "read twice, and both times the same: it is so in the store, or is changed alike on the way"

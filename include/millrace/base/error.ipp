@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,27 @@ namespace millrace::inline MILLRACE_ABI::detail {
 
 MILLRACE_INLINE MILLRACE_NOINLINE void misused(const char* sentence) { throw usage_error(sentence); }
 MILLRACE_INLINE MILLRACE_NOINLINE void misconfigured(const char* sentence) { throw configuration_error(sentence); }
+
+MILLRACE_INLINE std::string text_of(const std::exception_ptr& failure) {
+  if (failure == nullptr) return std::string();
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {  // it has no message
+    return "an exception that is no std::exception";
+  }
+}
+
+MILLRACE_INLINE std::string reason_of(const std::exception_ptr& failure) {
+  try {
+    if (failure != nullptr) std::rethrow_exception(failure);
+  } catch (const error& e) {
+    return e.reason();
+  } catch (...) {  // it has a message alone
+  }
+  return text_of(failure);
+}
 
 MILLRACE_INLINE void error_notes::add(std::string_view bare, std::string_view note) {
   publish([&](state& next, const state* before) {

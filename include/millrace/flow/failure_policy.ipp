@@ -42,10 +42,8 @@ MILLRACE_INLINE std::exception_ptr item_place::completed() const noexcept {
       e.add_place(place);
     } catch (const std::bad_alloc& e) {
       return std::make_exception_ptr(item_bad_alloc(error(e.what(), place).what()));
-    } catch (const std::exception& e) {
-      return std::make_exception_ptr(item_error(e.what(), place));
-    } catch (...) {
-      return std::make_exception_ptr(item_error("an exception that is no std::exception", place));
+    } catch (...) {  // another exception, which is nested in the one of its item
+      return std::make_exception_ptr(item_error(text_of(as_it_is), place));
     }
   } catch (...) {  // no memory for the place
   }
@@ -73,16 +71,13 @@ MILLRACE_INLINE bool failures::forgive(std::exception_ptr failure, const item_pl
 MILLRACE_INLINE skipped_item failures::about(const std::exception_ptr& failure, const item_place& place) const {
   where at = place.at();
   skipped_item item;
+  item.reason = reason_of(failure);
   try {
     std::rethrow_exception(failure);
   } catch (const error& e) {
     if (at.object.empty()) at = where{e.object(), e.offset(), at.key};
     if (at.key.empty()) at.key = e.key();
-    item.reason = e.reason();
-  } catch (const std::exception& e) {
-    item.reason = e.what();
-  } catch (...) {
-    item.reason = "an exception that is no std::exception";
+  } catch (...) {  // it names no place
   }
   item.stage = name_;
   item.shard = std::move(at.object);
@@ -108,10 +103,8 @@ MILLRACE_INLINE std::string failures::describe(const std::exception_ptr& failure
     throw;
   } catch (const error& e) {
     return e.what();  // names the item already
-  } catch (const std::exception& e) {
-    return error(e.what(), place.at()).what();
-  } catch (...) {
-    return error("an exception that is no std::exception", place.at()).what();
+  } catch (...) {  // names no item
+    return error(text_of(failure), place.at()).what();
   }
 }
 

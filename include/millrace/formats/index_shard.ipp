@@ -41,28 +41,10 @@ class index_reading {
   shard object;              // with what the store has said of it
 };
 
-/// `pool` may be empty.
-MILLRACE_COROUTINE task<void> add_piece(std::shared_ptr<shard_scanner> scanner, bytes piece,
-                                        const cpu_pool::share& pool);
 MILLRACE_COROUTINE task<index_reading> read_for_index(std::shared_ptr<const storage> from, shard object,
                                                       std::string name, std::shared_ptr<const shard_format> format,
-                                                      index_shard_options options,
-                                                      std::shared_ptr<const void> metadata, bool again);
-
-MILLRACE_COROUTINE_BODY task<void> add_piece(std::shared_ptr<shard_scanner> scanner, bytes piece,
-                                             const cpu_pool::share& pool) {
-  if (!pool) {
-    scanner->add(piece);
-    co_return;
-  }
-  auto job = [to = std::move(scanner), its = std::move(piece)] { to->add(its); };
-  co_await pool.run(std::move(job));
-}
-
-MILLRACE_COROUTINE_BODY task<index_reading> read_for_index(std::shared_ptr<const storage> from, shard object,
-                                                           std::string name, std::shared_ptr<const shard_format> format,
-                                                           index_shard_options options,
-                                                           std::shared_ptr<const void> metadata, bool again) {
+                                                      index_shard_options options, std::shared_ptr<const void> metadata,
+                                                      bool again) {
   index_reading out;
   const bool verify = options.verify && from->over_network(object.url);
   const std::size_t probe = std::min(options.part, format->head_bytes());
@@ -81,7 +63,7 @@ MILLRACE_COROUTINE_BODY task<index_reading> read_for_index(std::shared_ptr<const
   const std::shared_ptr<shard_scanner> scanner = format->scanner(std::move(name), source.object(), metadata);
   try {
     try {
-      scanner->begin(head.view(), source.sequential() ? std::nullopt : source.total());
+      scanner->begin(head.view(), source.sequential() ? std::nullopt : source.total(), options.part);
     } catch (const archive_error&) {
       refused = true;  // a head that says what the object is, and no damage
       throw;
@@ -95,9 +77,12 @@ MILLRACE_COROUTINE_BODY task<index_reading> read_for_index(std::shared_ptr<const
       if (other) check.reset();
     }
     const cpu_pool::share pool = scanner->packed() ? cpu_pool::share::of(here.runtime()) : cpu_pool::share();
+    const auto add = [&](bytes piece) {
+      return pool.run([to = scanner, its = std::move(piece)] { to->add(its); });
+    };
     came(head);
     std::uint64_t fed = head.size();
-    co_await add_piece(scanner, std::move(head), pool);
+    co_await add(std::move(head));
     for (;;) {
       fed = scanner->next(fed);
       if (source.ended(fed)) break;
@@ -107,7 +92,7 @@ MILLRACE_COROUTINE_BODY task<index_reading> read_for_index(std::shared_ptr<const
       bytes more = co_await source.read(fed, length);
       fed += more.size();
       came(more);
-      co_await add_piece(scanner, std::move(more), pool);
+      co_await add(std::move(more));
     }
     if (check != nullptr) co_await check->compare(0);
     const std::uint64_t size = source.size();

@@ -27,8 +27,8 @@ class shard_scanner {
  public:
   virtual ~shard_scanner() = default;
   /// Before all others: `head` is the first bytes, which add() gets, too. `total`: the size of an object of which any
-  /// range can be read. Errors: as of add().
-  virtual void begin(std::string_view /*head*/, std::optional<std::uint64_t> /*total*/) {}
+  /// range can be read. Requests have `part` bytes where hop() is 0. Errors: as of add().
+  virtual void begin(std::string_view /*head*/, std::optional<std::uint64_t> /*total*/, std::size_t /*part*/) {}
   /// The next bytes. Throws archive_error for what is damaged, decode_error for what cannot be read.
   virtual void add(const bytes& piece) = 0;
   /// True if add() unpacks or computes so much that a pool should do it.
@@ -167,6 +167,9 @@ class shard_format {
   virtual object_part part(std::string_view /*path*/) const { return {}; }
   /// True if each folder is a class: samples then get its number, as text, in a field "cls".
   virtual bool of_classes() const noexcept { return false; }
+  /// True if shards are plain tars and samples are those of tar_shards(): a dataset can then be read without an index,
+  /// as a stream.
+  virtual bool of_tars() const noexcept { return false; }
 };
 
 /// The format's name with its settings, as messages name it.

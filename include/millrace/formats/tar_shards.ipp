@@ -67,7 +67,7 @@ class tar_scanner final : public shard_scanner {
     options_.hop = std::max<std::size_t>(options_.hop, 512);
   }
 
-  void begin(std::string_view head, std::optional<std::uint64_t> total) override {
+  void begin(std::string_view head, std::optional<std::uint64_t> total, std::size_t part) override {
     if (head.size() >= tar::detect_bytes || total == head.size()) require_plain_tar(object_, head);
     const bool more = total && *total > head.size();
     bool headers = options_.way == index_way::headers && total.has_value();
@@ -75,7 +75,7 @@ class tar_scanner final : public shard_scanner {
       const std::uint64_t mean = mean_member_of(object_, head, options_.max_member);
       const std::uint64_t left = *total - head.size();
       headers = mean != 0 && cost_of_headers(left, mean, options_.hop).total(options_.request_cost) <
-                                 cost_of_stream(left, 4 * MiB).total(options_.request_cost);
+                                 cost_of_stream(left, part).total(options_.request_cost);
     }
     begin_reading(headers);
   }
@@ -175,6 +175,7 @@ class tar_shard_format final : public shard_format {
   std::shared_ptr<const shard_reader> reader(const shard_index& index) const override {
     return std::make_shared<const tar_sample_reader>(index);
   }
+  bool of_tars() const noexcept override { return true; }
 
  private:
   const tar_shards_options options_;

@@ -104,23 +104,6 @@ MILLRACE_COROUTINE_BODY task<std::vector<shard>> written_shards(std::shared_ptr<
   co_return std::move(found);
 }
 
-/// The content of a small object; nullopt if it is not there.
-MILLRACE_COROUTINE task<std::optional<std::string>> read_small(std::shared_ptr<const storage> from, std::string url,
-                                                               bool again) {
-  std::string text;
-  try {
-    indexed_object source(std::move(from), shard(url), 8 * MiB, again);
-    while (!source.ended(text.size())) {
-      const bytes more = co_await source.read(text.size(), 8 * MiB);
-      text += more.view();
-    }
-  } catch (const error&) {
-    if (!is_not_there(std::current_exception())) throw;
-    co_return std::nullopt;
-  }
-  co_return std::optional<std::string>(std::move(text));
-}
-
 /// Reads all of a tar, with members of any length, as they were written here.
 MILLRACE_INLINE std::shared_ptr<const shard_format> tar_as_written() {
   return tar_shards({.way = index_way::stream, .max_member = UINT64_MAX});
@@ -132,7 +115,7 @@ MILLRACE_COROUTINE task<shard_index> index_of_written(std::shared_ptr<const stor
   const std::string beside = shard_names::index_of(s.url);
   std::string reason = "has no index beside it";
   for (int attempt = 0; attempt < 2; ++attempt) {
-    std::optional<std::string> text = co_await read_small(to, beside, attempt > 0);
+    std::optional<std::string> text = co_await text_if_there(to, shard(beside), 8 * MiB, attempt > 0);
     if (!text) break;
     try {
       std::string_view rest = *text;
@@ -325,7 +308,7 @@ MILLRACE_INLINE std::vector<shard> own_shards(std::vector<shard> all, const shar
 }
 
 MILLRACE_COROUTINE task<void> refuse_if_there(std::shared_ptr<const storage> to, std::string url) {
-  const std::optional<std::string> text = co_await read_small(std::move(to), url, false);
+  const std::optional<std::string> text = co_await text_if_there(std::move(to), shard(url), 8 * MiB);
   if (text) refuse_overwriting(url);
 }
 

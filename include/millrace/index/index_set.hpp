@@ -50,21 +50,21 @@ class index_set {
   }
   /// Samples of an epoch.
   std::uint64_t samples() const noexcept { return entries_->samples(); }
-  /// Of the samples of an epoch, from their first headers to their last bytes.
+  /// Bytes of the samples of an epoch, from their first headers to their last bytes.
   std::uint64_t sample_bytes() const noexcept { return sample_bytes_; }
   /// The order_options::slice that fits these samples; see slice_for().
   std::uint64_t slice(std::uint64_t most_bytes = 2 * MiB) const noexcept {
     // An object is a request, whichever is read next; of rows in memory nothing is read.
     if (of_objects() || in_memory()) return 1;
     const std::uint64_t fits = slice_for(samples(), sample_bytes_, most_bytes);
-    // What is unpacked together is best used together.
+    // Samples that are unpacked together are best used together.
     return by_groups() ? std::min<std::uint64_t>(largest_group_, 1 << 24)
            : counts_->groups().empty()
                ? fits
                : std::clamp<std::uint64_t>(counts_->samples() / (counts_->groups().size() - 1), fits, 1 << 24);
   }
-  /// Whether the slices of an order are groups of samples that are unpacked together, unless another length is asked
-  /// for: where all shards have them, and nothing was selected. slice() is then the length of the longest.
+  /// True if the slices of an order are groups of samples that are unpacked together, unless another length is asked
+  /// for: if all shards have them, and nothing was selected. slice() is then the length of the longest.
   bool by_groups() const noexcept { return !counts_->groups().empty() && selection_ == nullptr; }
   /// The options of order(): `slice` 0 means slice(), or by groups.
   order_options options_of(std::uint64_t tracks, std::uint64_t slice, std::uint64_t hosts = 1) const noexcept {
@@ -75,7 +75,7 @@ class index_set {
     made.groups = slice == 0 && by_groups();
     return made;
   }
-  /// Of slices whose length no state says: those of a mix, and beside groups.
+  /// Bytes of slices whose length no state says: those of a mix, and beside groups.
   static constexpr std::uint64_t slice_bytes_unsaid = 4 * MiB;
   /// Samples in a slice of a mix that was asked for slices of `asked`; 0: the default.
   std::uint64_t slice_in_mix(std::uint64_t asked) const noexcept {
@@ -90,7 +90,7 @@ class index_set {
   bool has_checksums() const noexcept {
     return std::any_of(begin(), end(), [](const shard_index& index) { return index.has_checksums(); });
   }
-  /// Whether the samples are rows of arrays in memory, of which nothing is read.
+  /// True if the samples are rows of arrays in memory, of which nothing is read.
   bool in_memory() const noexcept { return of_arrays() && !indexes_->front().has_mapped_rows(); }
 
   /// 128 bits of all indexes, and of the selection: whether two runs, or two ranks, have the same data. See

@@ -26,7 +26,7 @@ class sample_index_builder {
       : sample_index_builder(format.name(), format.settings(), std::move(name)) {}
   sample_index_builder(std::string_view format, std::string settings, std::string name);
 
-  /// What shard_reader will need to know: up to 2 GiB of anything.
+  /// A description for shard_reader: up to 2 GiB of anything.
   void describe(std::string_view description);
 
   /// The next record: bytes of the object, or of its text. Throws index_error where it begins before the one before it

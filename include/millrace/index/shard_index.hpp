@@ -127,10 +127,11 @@ class shard_index {
     std::string etag;       ///< empty: the store has none
   };
 
-  /// Of the shard, as who made the index calls it; of objects: their folder's, without the slash at its end.
+  /// The shard's name, given by the maker of the index; objects have that of their folder, without the slash at its
+  /// end.
   const std::string& name() const noexcept { return name_; }
   row_layout layout() const noexcept { return layout_; }
-  /// The name of its shard_format ("tar", "lines"), the settings of that, and what it has written of this shard.
+  /// The name of its shard_format ("tar", "lines"), the settings of that, and its description of this shard.
   const std::string& format() const noexcept { return format_; }
   const std::string& settings() const noexcept { return settings_; }
   const std::string& description() const noexcept { return description_; }
@@ -154,9 +155,9 @@ class shard_index {
     if (has_fields()) return rows_.fields.size();
     return has_records() ? rows_.records.size() : is_arrays() ? array_rows_ * rows_.fields.size() : objects_.size();
   }
-  /// Of compressed text: the frames that have bytes [begin, end) of the text, where end is not 0.
+  /// The frames of compressed text that have bytes [begin, end) of it; end is not 0.
   detail::frame_range frames_of(std::uint64_t begin, std::uint64_t end) const noexcept;
-  /// Whether it is of compressed text: then offsets are those of the text.
+  /// True if it is of compressed text: then offsets are those of the text.
   bool is_packed() const noexcept { return !frames_.empty(); }
   /// True if samples are unpacked by groups: frames that are not groups are unpacked for each slice.
   bool has_groups() const noexcept { return groups() != 0 && (flags_ & in_groups) != 0; }
@@ -168,13 +169,13 @@ class shard_index {
     return {frames_[2 * g], frames_[2 * g + 2], frames_[2 * g + 1]};
   }
   std::uint64_t group_text_end(std::size_t g) const noexcept { return frames_[2 * g + 3]; }
-  /// Of all samples, each from its first header to its last byte.
+  /// Bytes of all samples, each from its first header to its last byte.
   std::uint64_t sample_bytes() const noexcept;
-  /// Whether field::crc is known: not where only headers were read, nor in foreign indexes.
+  /// True if field::crc is known: not if only headers were read, nor in foreign indexes.
   bool has_checksums() const noexcept { return (flags_ & with_checksums) != 0; }
-  /// Whether key_hash() is known: not in DALI's indexes before v1.2.
+  /// True if key_hash() is known: not in DALI's indexes before v1.2.
   bool has_keys() const noexcept { return (flags_ & with_keys) != 0; }
-  /// Whether offset() is a place where a tar::reader may begin: not in DALI's indexes.
+  /// True if a tar::reader may begin at offset(): not in DALI's indexes.
   bool has_headers() const noexcept { return (flags_ & with_headers) != 0; }
 
   bool of_objects() const noexcept { return layout_ == row_layout::objects; }
@@ -185,13 +186,14 @@ class shard_index {
    public:
     rows() = default;
     bool has(std::size_t sample) const noexcept { return sample - first_ < count_; }
-    // As shard_index's functions of these names; has(sample) must hold. key_hash() is that of row_layout::fields.
+    // They do what shard_index's functions of these names do; has(sample) must hold. key_hash() is for
+    // row_layout::fields.
     std::uint64_t key_hash(std::size_t sample) const noexcept { return table_->samples[sample - first_].key; }
     std::uint64_t offset(std::size_t sample) const noexcept;
     std::uint64_t end(std::size_t sample) const noexcept;
     std::size_t field_count(std::size_t sample) const noexcept;
     field field_at(std::size_t sample, std::size_t i) const noexcept;
-    /// Those of one sample alone, where others would be kept in memory with them.
+    /// The rows of one sample alone, if others would be kept in memory with them.
     rows only(std::size_t sample) const;
 
    private:
@@ -206,8 +208,8 @@ class shard_index {
     std::size_t count_ = 0;
     bool records_ = false;
   };
-  /// Those that `sample`, which must be below samples(), is among: faster than the functions below for several of them.
-  /// Of objects and of arrays: none.
+  /// The rows around `sample`, which must be below samples(): faster than the functions below for several samples.
+  /// Objects and arrays have none.
   rows rows_of(std::size_t sample) const;
   /// Lets the system read the rows of samples [first, first + count) of a file before they are asked for.
   void will_need(std::size_t first, std::size_t count) const noexcept {
@@ -217,16 +219,16 @@ class shard_index {
   std::uint64_t key_hash(std::size_t sample) const {
     return has_fields() ? rows_of(sample).key_hash(sample) : millrace::key_hash(key(sample));
   }
-  /// The sample's key; of row_layout::fields empty, as it is only known by its hash. Of a record: the name, `#` and its
-  /// number. Of a row of arrays: its number.
+  /// The sample's key; with row_layout::fields empty, as it is only known by its hash. A record has the name, `#` and
+  /// its number, a row of arrays its number.
   std::string key(std::size_t sample) const;
-  /// Of the sample's first byte: of a member's header, or of the record. Of objects: 0. Of a row of arrays: the bytes
-  /// of those before it.
+  /// The place of the sample's first byte: of a member's header, or of the record. Objects have 0, a row of arrays the
+  /// bytes of the rows before it.
   std::uint64_t offset(std::size_t sample) const {
     if (is_arrays()) return sample * array_row_bytes();
     return of_objects() ? 0 : rows_of(sample).offset(sample);
   }
-  /// The byte after the last one of its last field. A GET requests [offset, end). Of objects: the bytes of all.
+  /// The byte after the last one of its last field. A GET requests [offset, end). Objects: the bytes of all.
   std::uint64_t end(std::size_t sample) const;
   std::size_t field_count(std::size_t sample) const {
     if (is_arrays()) return rows_.fields.size();
@@ -235,22 +237,22 @@ class shard_index {
   }
   /// Field `i` of a sample, in the order of the archive.
   field field_at(std::size_t sample, std::size_t i) const;
-  /// Of objects: the one that field `i` of a sample is.
+  /// The object that is field `i` of a sample of objects.
   object object_at(std::size_t sample, std::size_t i) const;
 
-  /// Of rows of arrays: the arrays; else null.
+  /// The arrays whose rows are the samples; else null.
   const std::shared_ptr<const arrays>& row_arrays() const noexcept { return arrays_; }
-  /// Of rows of arrays: whether an array of them is in a mapped file, and has to be read.
+  /// True if an array of row_arrays() is in a mapped file, and has to be read.
   bool has_mapped_rows() const noexcept { return mapped_; }
 
   /// Throws stale_index_error, which names the shard, the ETag and the size, unless they are those that were indexed.
-  /// What the store does not know is not compared.
+  /// Values that the store does not know are not compared.
   void check(const shard& listed) const;
 
   /// 128 bits of all that it says: of the name, the ETag, the size and every row.
   hash128 digest() const noexcept;
 
-  /// The file. Appended to `out`. Of rows of arrays there is none: a usage_error.
+  /// The file. Appended to `out`. Rows of arrays have none: a usage_error.
   void write(std::string& out) const;
   /// How many bytes write() appends.
   std::uint64_t file_bytes() const noexcept {
@@ -266,7 +268,7 @@ class shard_index {
   /// names `file`, the byte and the reason, or has read what write() wrote.
   static shard_index read(std::string_view& rest, const std::string& file);
 
-  /// Whether they say the same, wherever the rows are.
+  /// True if they say the same, wherever the rows are.
   friend bool operator==(const shard_index& a, const shard_index& b) { return a.is_like(b); }
 
  private:
@@ -351,7 +353,7 @@ class shard_index {
     std::vector<record_row> records;
     friend bool operator==(const table&, const table&) = default;
   };
-  // Of an index whose rows stay in its file: blocks of so many samples are read by need.
+  // If rows stay in their file, blocks of so many samples are read by need.
   static constexpr std::size_t block_samples = 256;
   struct paged {
     std::shared_ptr<const detail::index_bytes> from;
@@ -436,7 +438,7 @@ class shard_index {
 class index_file_head {
  public:
   index_file_head() = default;
-  /// Of a range of shard_index, each of which is then given to add(), in this order.
+  /// The head for a range of shard_index, each of which is then given to add(), in this order.
   template <class Indexes>
   explicit index_file_head(const Indexes& indexes) {
     for (const shard_index& index : indexes) expect(index);
@@ -457,13 +459,13 @@ class index_file_head {
 
   /// After add() of all.
   std::string text() const;
-  /// Whether a head stands at the front of `text`: files of before it had none.
+  /// True if a head stands at the front of `text`: files of before it had none.
   static bool is_at(std::string_view text) noexcept { return text.substr(0, 8) == magic; }
   /// What the first bytes() of a head say of which `text` has 48 or more, or all that there is. It is byte `at` of the
   /// file, of whose bytes `left` are there from here. index_error where it is damaged or less follows than it says;
   /// of version 2 check() tells the first.
   static index_file_head read(std::string_view text, const std::string& file, std::uint64_t at, std::uint64_t left);
-  /// The same of the bytes() of the head; index_error where its checksum is wrong.
+  /// Checks the bytes() of the head: index_error if its checksum is wrong.
   void check(std::string_view text, const std::string& file, std::uint64_t at) const;
 
  private:
@@ -500,9 +502,9 @@ void write_indexes(const Indexes& indexes, std::string& out) {
 /// file of no index is one too.
 std::vector<shard_index> read_indexes(std::string_view text, const std::string& file);
 
-/// The same of a file, which stays open, and whose rows are read and checked when they are asked for (shard_index). Of
-/// a file without a head of version 2 everything is read once now, and of objects it is kept. io_error where the file
-/// cannot be read. A file that is replaced by another one of its name goes on being read as it was.
+/// All the indexes of a file that stays open, and whose rows are read and checked when they are asked for
+/// (shard_index). All of a file without a head of version 2 is read once now, and indexes of objects are kept. io_error
+/// where the file cannot be read. A file that is replaced by another one of its name goes on being read as it was.
 std::vector<shard_index> open_indexes(const std::string& file);
 
 namespace detail {

@@ -27,8 +27,8 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// Where the rows of indexes are read from: a file, or a text. It keeps some of the blocks of rows that were read last,
-/// for what asks for one sample after the other.
+/// The source of the rows of indexes: a file, or a text. It keeps some of the blocks of rows that were read last, for
+/// callers that ask for one sample after the other.
 class detail::index_bytes {
  public:
   /// io_error where the file cannot be opened.
@@ -75,7 +75,7 @@ class detail::index_bytes {
       done += static_cast<std::size_t>(got);
     }
   }
-  /// The same bytes; `buffer` is where they are if they are of a file.
+  /// These bytes; those of a file are in `buffer`.
   std::string_view view(std::uint64_t at, std::uint64_t n, std::string& buffer) const {
     if (!is_file()) return text_.substr(static_cast<std::size_t>(at), static_cast<std::size_t>(n));
     buffer.clear();
@@ -354,7 +354,7 @@ class shard_index::parser {
     return out;
   }
   std::size_t length() const noexcept { return text_.size(); }
-  /// Of an index of `length` bytes what stands before its rows; `text` may have more.
+  /// The part of an index of `length` bytes before its rows; `text` may have more.
   shard_index front(std::uint64_t length) {
     shard_index out;
     if (text_.size() < head_bytes) fail(text_.size(), "the head of an index is cut");
@@ -368,8 +368,8 @@ class shard_index::parser {
     texts(out);
     return out;
   }
-  /// Of a block of `count` samples, the text of its rows, and on of their `fields`, which stand `apart` bytes further
-  /// on in the file.
+  /// Reads a block of `count` samples: the text of its rows, and then of their `fields`, which stand `apart` bytes
+  /// further on in the file.
   void block(const shard_index& of, std::size_t count, std::uint64_t fields_of_it, std::uint64_t apart, table& into) {
     fields_at_ = 16 * count;
     apart_ = apart;
@@ -405,7 +405,7 @@ class shard_index::parser {
       fail(8, "the index has version " + std::to_string(version) + "; this program reads versions 1 to 4");
     }
   }
-  /// What follows is as write() wrote it, or forged.
+  /// The bytes that follow are as write() wrote them, or forged.
   void numbers(shard_index& out) {
     const std::uint64_t version = number(8, 4);
     const std::uint64_t length = number(16, 8);
@@ -749,7 +749,7 @@ class detail::index_file_reader {
   index_file_reader(std::shared_ptr<const index_bytes> from, bool by_need)
       : from_(std::move(from)), by_need_(by_need) {}
 
-  /// What a head says of an index, and its rows' sums.
+  /// The facts of an index in a head, and its rows' sums.
   static void describe(const shard_index& index, std::string_view text, std::size_t block, shard_index::paged& out) {
     out.samples = index.samples();
     out.fields = index.fields();

@@ -45,6 +45,8 @@ class pool_job : public remote_node {
     record_ = stage;
     if (stage != nullptr) stage_ = stage->name;
   }
+  /// Does the work now, without a pool.
+  void run_here() noexcept { execute(); }
   /// Adds the time and the usage of the job to the record of its stage. For a job that is done.
   void charge() noexcept;
 
@@ -192,7 +194,7 @@ class pool_ref {
 };
 
 /// A stage's share in the pool that it was given: may outlive the pool. Work for a pool that has ended throws
-/// usage_error where it is awaited.
+/// usage_error where it is awaited. An empty share runs its jobs where they are awaited, at once.
 class cpu_pool::share {
  public:
   share() noexcept = default;
@@ -264,7 +266,10 @@ class cpu_pool::awaiter {
   awaiter& operator=(const awaiter&) = delete;
   ~awaiter() { job_->abandon(promise_.run().abandoned()); }
 
-  bool await_ready() const noexcept { return false; }
+  bool await_ready() const noexcept {
+    if (pool_ == nullptr) job_->run_here();
+    return pool_ == nullptr;
+  }
   void await_suspend(std::coroutine_handle<> handle) {
     node_.set(handle, promise_.stage());
     job_->of_stage(promise_.stage());
@@ -293,7 +298,7 @@ class [[nodiscard("a job does nothing until it is awaited")]] cpu_pool::awaitabl
 
   awaiter<Function> awaited_by(promise_base & promise)&& {
     if (job_ == nullptr) detail::misused("a job of a cpu_pool was awaited twice");
-    pool_->process.check("a cpu_pool");
+    if (pool_ != nullptr) pool_->process.check("a cpu_pool");
     return awaiter<Function>(std::move(pool_), std::move(job_), promise);
   }
 

@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
@@ -31,18 +30,18 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The part scheduler of `fetch`. Parts are requested in the order in which they will be delivered, as far as sizes
-/// are known, until the window is full: one large object gets as many connections as many small ones. The window covers
-/// what is in flight and what has arrived and is not yet taken; it grows towards the bound as read_window says. One
-/// part of it is always left to the object that is delivered next, so that later objects cannot hold all of it while
-/// the consumer waits for an earlier one.
+/// The part scheduler of `fetch`. Parts are requested in the order in which they will be delivered, as far as sizes are
+/// known, until the window is full: one large object gets as many connections as many small ones. The window covers
+/// parts in flight and parts that have arrived and are not yet taken; it grows towards the bound as read_window says.
+/// One part of it is always left to the object that is delivered next, so that later objects cannot hold all of it
+/// while the consumer waits for an earlier one.
 ///
-/// The first object begins with small parts, so that its first bytes need not wait for later ones: a part is as
-/// long as all before it and 256 KiB, at most options.part. The first part of an object of unknown size is somewhat
-/// longer than the latest such objects were: who reads small ones by name has as many in flight as who lists them. How
-/// an object is cut depends on nothing else. Where reads are quick, no more than twice what has been delivered is asked
-/// for at first, and a quarter of options.part. Of a group each has its share of that. It begins with one part of 512
-/// KiB, and asks for no other until one of the group has come; where reads are quick parts grow more slowly.
+/// The first object begins with small parts, so that its first bytes need not wait for later ones: a part is as long as
+/// all before it and 256 KiB, at most options.part. The first part of an object of unknown size is somewhat longer than
+/// the latest such objects were: who reads small ones by name has as many in flight as who lists them. How an object is
+/// cut depends on nothing else. If reads are quick, no more than twice the delivered bytes and a quarter of
+/// options.part are asked for at first. Each reader of a group has its share of that. It begins with one part of 512
+/// KiB, and asks for no other until one of the group has come; if reads are quick, parts grow more slowly.
 class part_scheduler {
  public:
   MILLRACE_COROUTINE part_scheduler(async_generator<shard> in, std::shared_ptr<const storage> store,
@@ -71,7 +70,7 @@ class part_scheduler {
         : info(std::make_shared<shard>(std::move(s))), object(*info), share(host), first(is_first), next_offset(start) {
       if (reader.store().over_network(info->url)) source.reset(new chunk_source(reader, info));
     }
-    /// Whether every part has been asked for.
+    /// True if every part has been asked for.
     bool complete() const noexcept { return rest ? rest_ended : info->size && next_offset >= *info->size; }
 
     /// Takes the store's answer to asked_check().
@@ -102,29 +101,29 @@ class part_scheduler {
 
   /// Adds the piece that was delivered last to the object's check, with its corrections.
   static void check_delivered(open_object& o);
-  /// Adds the last piece, and compares. If it is damaged, what was not delivered yet is read once more.
+  /// Adds the last piece, and compares. If it is damaged, bytes that were not delivered yet are read once more.
   MILLRACE_COROUTINE task<piece> compare(open_object& o, std::uint64_t offset, piece last);
 
   /// How long the next part of an object is, if the object goes on for that long.
   std::size_t next_part(const open_object& o) const noexcept;
-  /// Whether reads of it are, see host_share::is_quick().
+  /// True if reads of it are quick, see host_share::is_quick().
   bool is_quick(const open_object& o) const noexcept;
-  /// Whether it is read from a local disk.
+  /// True if its next part is read from a local disk.
   bool next_is_local(open_object& o) const;
 
   /// Slabs for a part of this length: of options.part, or of a half, a quarter, ... of it.
-  const slab_pool& slabs_for(std::size_t length);
+  slab_pool slabs_for(std::size_t length);
 
   /// Objects open at once, at most.
   std::size_t most_open() const noexcept;
-  /// Whether .shards, and nothing else, keeps it from reading more while its consumer waits.
+  /// True if .shards, and nothing else, keeps it from reading more while its consumer waits.
   bool kept_by_shards() const noexcept;
 
-  /// Asks the store for whatever the window allows, in the order of delivery. What cannot be begun, for lack of memory
-  /// say, is left as it was.
+  /// Asks the store for all that the window allows, in the order of delivery. A part that cannot be begun, for lack of
+  /// memory say, is left as it was.
   MILLRACE_COROUTINE void issue();
 
-  /// For what is not known to be compared by its read(). Empty where the store has no check.
+  /// The check of an object that read() may not have compared. Empty if the store has no check.
   spawned<std::unique_ptr<object_check>> asked_check(const open_object& o) const;
 
   /// `small`: likely a whole object, of a size that is not known. `one`: that, or known to be one.
@@ -137,7 +136,7 @@ class part_scheduler {
     stage_record::add(here_.stage(), &stage_record::read, static_cast<std::int64_t>(read));
   }
 
-  /// What the part that came from `offset` on says of the object.
+  /// Learns of the object by the part that came from `offset` on.
   void learn(open_object& o, storage::part& p, std::uint64_t offset);
 
   // For the pump of the source.
@@ -152,7 +151,6 @@ class part_scheduler {
   const std::shared_ptr<fetch_group> group_;  // may be null
   const std::size_t readers_;                 // of that
   const coroutine_context here_;
-  std::vector<slab_pool> slabs_;  // of options.part bytes, and their halves, quarters, eighths
   range_scheduler ranges_;
   read_window window_;
   std::size_t used_ = 0;   // bytes of the window
@@ -304,7 +302,7 @@ MILLRACE_INLINE std::size_t part_scheduler::next_part(const open_object& o) cons
   if (!o.info->size) part = std::min(part, likely_);
   if (!o.first || before >= part) return part;
   const auto growth = static_cast<std::size_t>(before);
-  // Of a group in lengths of slabs, of which it has many.
+  // A group reads in lengths of slabs, of which it has many.
   if (readers_ > 1 && is_quick(o)) return std::min(part, std::bit_floor(smallest + growth / readers_));
   return std::min(part, smallest + growth);
 }
@@ -323,12 +321,10 @@ MILLRACE_INLINE bool part_scheduler::next_is_local(open_object& o) const {
   return o.local;
 }
 
-MILLRACE_INLINE const slab_pool& part_scheduler::slabs_for(std::size_t length) {
-  std::size_t halvings = 0;
-  while (halvings < 3 && options_.part >> (halvings + 1) >= length) ++halvings;
-  if (slabs_.empty()) slabs_.push_back(here_.runtime().slabs(options_.part));
-  while (slabs_.size() <= halvings) slabs_.push_back(slabs_.back().halves());
-  return slabs_[halvings];
+MILLRACE_INLINE slab_pool part_scheduler::slabs_for(std::size_t length) {
+  std::size_t slab = options_.part;
+  while (slab > options_.part / 8 && slab / 2 >= length) slab /= 2;
+  return ranges_.reader().pool_of(here_.runtime(), slab, options_.part);
 }
 
 MILLRACE_INLINE std::size_t part_scheduler::most_open() const noexcept {
@@ -363,7 +359,7 @@ MILLRACE_COROUTINE_BODY void part_scheduler::issue() {
       const std::uint64_t left = known ? *o.info->size - o.next_offset : options_.part;
       const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(left, next_part(o)));
       // Small objects get memory of their own size; the others hold a whole slab, whatever they fill of it.
-      const slab_pool& slabs = slabs_for(known ? length : options_.part);
+      const slab_pool slabs = slabs_for(known ? length : options_.part);
       const std::size_t reserved = !o.rest && !slabs.worth_a_slab(length) ? length : slabs.slab_bytes();
       // With nothing on its way, the front one goes on: a window cut short may be less than a part.
       if (used_ + reserved > limit && !(front && o.jobs.empty())) {

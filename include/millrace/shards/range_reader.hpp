@@ -49,8 +49,9 @@ class range_reader {
     return std::bit_ceil(std::max<std::size_t>(length, 64 * KiB));
   }
 
-  /// The pool of read() without a pool, for a range that takes slab_for() of so many bytes.
-  slab_pool pool_of(runtime_parts& runtime, std::size_t slab_bytes);
+  /// A pool of slabs of so many bytes: the runtime's from `whole` on, else a half, a quarter, ... of those of `whole`.
+  slab_pool pool_of(runtime_parts& runtime, std::size_t slab_bytes,
+                    std::size_t whole = slab_pool::default_slab_bytes);
 
   /// The error about a range of which too little came.
   static io_error short_read(std::uint64_t came, std::uint64_t due, where at);

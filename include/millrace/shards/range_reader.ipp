@@ -72,13 +72,14 @@ MILLRACE_COROUTINE_BODY task<storage::part> range_reader::read(shard& object, st
   co_return std::move(p);
 }
 
-MILLRACE_INLINE slab_pool range_reader::pool_of(runtime_parts& runtime, std::size_t slab_bytes) {
-  constexpr std::size_t whole = slab_pool::default_slab_bytes;
+MILLRACE_INLINE slab_pool range_reader::pool_of(runtime_parts& runtime, std::size_t slab_bytes, std::size_t whole) {
   for (const slab_pool& known : pools_) {
     if (known.slab_bytes() == slab_bytes) return known;
   }
   if (slab_bytes >= whole) return pools_.emplace_back(runtime.slabs(slab_bytes));
-  const slab_pool longer = pool_of(runtime, 2 * slab_bytes);
+  std::size_t twice = whole;
+  while (twice / 2 > slab_bytes) twice /= 2;
+  const slab_pool longer = pool_of(runtime, twice, whole);
   return pools_.emplace_back(longer.halves());
 }
 

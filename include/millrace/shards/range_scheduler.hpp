@@ -19,6 +19,7 @@
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/stage_record.hpp>
+#include <millrace/coro/task.hpp>
 #include <millrace/retry/detail/store_host.hpp>
 #include <millrace/shards/range_reader.hpp>
 #include <millrace/shards/storage.hpp>
@@ -209,10 +210,37 @@ class range_scheduler {
   /// The next one whose turn has come; null where none has. It is read with begin().
   std::shared_ptr<wanted_range> next() noexcept;
   turn begin(const wanted_range& r) noexcept { return turn(*this, *r.share_, r.local_, r.bytes_, r.first_); }
+  /// Begins the ranges whose turn has come. All of them are of type Range. `reader.read(range, turn)` is a task that
+  /// reads one; wanted_range::error is what it throws. reader.came(range), which throws nothing, follows in any case,
+  /// also if a request cannot be begun, for lack of memory: tasks call start(), too, whose exceptions have no reader.
+  template <class Range, class Reader>
+  void start(Reader& reader) noexcept {
+    while (const std::shared_ptr<wanted_range> wanted = next()) {
+      Range& r = static_cast<Range&>(*wanted);
+      try {
+        r.reading = spawned<void>(here_, take_turn(*this, reader, r, begin(r)));
+      } catch (...) {  // the range has failed
+        r.error = std::current_exception();
+        reader.came(r);
+      }
+    }
+  }
   /// Nothing is wanted any more.
   void clear() noexcept;
 
  private:
+  template <class Range, class Reader>
+  static task<void> take_turn(range_scheduler& self, Reader& reader, Range& r, turn its) {
+    its.asks();
+    try {
+      co_await reader.read(r, its);
+    } catch (...) {  // the range has failed
+      r.error = std::current_exception();
+    }
+    its.end();
+    reader.came(r);
+    self.start<Range>(reader);
+  }
   bool may_begin(const wanted_range& r) noexcept;
   /// Nothing more is wanted for the moment, of any host.
   void satisfied() noexcept;

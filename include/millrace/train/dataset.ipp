@@ -50,7 +50,7 @@ namespace millrace::inline MILLRACE_ABI {
 
 namespace detail {
 
-/// What a dataset is made of, and what has been learnt of it. Copies share it.
+/// The parts of a dataset, and the facts that have been learnt of it. Copies share it.
 class dataset_state {
   static dataset_options with_format(dataset_options o) {
     if (o.format == nullptr) o.format = tar_shards();
@@ -63,21 +63,21 @@ class dataset_state {
   dataset_state(source s, std::shared_ptr<const storage> from, dataset_options o)
       : of(s), store(std::move(from)), options(with_format(std::move(o))) {}
 
-  /// Whether epochs have the canonical order: there is an index, or will be.
+  /// True if epochs have the canonical order: there is an index, or will be.
   bool indexed() const noexcept { return of == source::indexes || of == source::mix || !options.index.empty(); }
-  /// What stands before the names of its indexes.
+  /// The text before the names of its indexes.
   std::string index_prefix() const;
   /// How messages name it.
   std::string shown() const;
   /// The indexes, if they were given or have been read, or lie in a file; of a mix null.
   std::shared_ptr<const index_set> known() const;
   void learn(std::shared_ptr<const index_set> indexes);
-  /// What it is chosen from: itself where it is no part of another one.
+  /// The dataset that it is chosen from: itself if it is no part of another one.
   const dataset_state& all() const noexcept { return whole == nullptr ? *this : whole->all(); }
   static const std::shared_ptr<dataset_state>& in(const dataset& data) noexcept { return data.state_; }
   /// A training on it, as asked for.
   training_plan asked(const epochs_options& training, std::string_view state) const;
-  /// The same, by the indexes of its parts. `urls`: see training_plan.
+  /// The training by the indexes of its parts. `urls`: see training_plan.
   training_plan plan_of(const training_plan& asked, const std::vector<std::shared_ptr<const index_set>>& its_indexes,
                         std::vector<std::string> urls) const;
   /// Throws configuration_error for a mix that cannot be.
@@ -102,7 +102,7 @@ class dataset_state {
   std::shared_ptr<dataset_state> whole;         // of a part: what it is chosen from, which lists and reads the index
   std::shared_ptr<const sample_choice> choice;  // and what of it
 
-  // What changes, under the mutex:
+  // These change, under the mutex:
   mutable std::mutex mutex;
   mutable std::shared_ptr<const index_set> indexes;
   mutable std::shared_ptr<const index_set> chosen_from;  // of a part: what `indexes` were chosen from
@@ -142,7 +142,7 @@ MILLRACE_INLINE std::shared_ptr<const index_set> index_of_arrays(const arrays& r
 
 MILLRACE_INLINE std::string dataset_state::index_prefix() const {
   if (!options.prefix.empty() || of != source::prefix) return options.prefix;
-  // Of files() it may be a pattern.
+  // It may be a pattern for files().
   const std::size_t pattern = prefix.find("://") == std::string::npos ? prefix.find_first_of("*?[") : std::string::npos;
   const std::size_t slash = prefix.rfind('/', pattern);
   if (slash != std::string::npos) return prefix.substr(0, slash + 1);
@@ -315,7 +315,7 @@ MILLRACE_INLINE bool dataset_state::all_given(std::shared_ptr<dataset_state> dat
   return true;
 }
 
-/// Of the indexes of a dataset's parts.
+/// The digest of the indexes of a dataset's parts.
 MILLRACE_INLINE hash128 digest_of(const std::vector<std::shared_ptr<const index_set>>& indexes) {
   hasher128 all;
   for (const std::shared_ptr<const index_set>& i : indexes) all.add(i->digest());
@@ -422,7 +422,7 @@ MILLRACE_INLINE void dataset_state::check() const {
     throw configuration_error("dataset: .index and .make_index are not for a dataset whose indexes are given");
   }
   const shard_format& format = *options.format;
-  if (!indexed() && format.name() != "tar") {
+  if (!indexed() && !format.of_tars()) {
     throw configuration_error("dataset: samples of " + shown_format(format) +
                               " need an index: give .index, the file where it is kept");
   }
@@ -648,8 +648,8 @@ MILLRACE_INLINE void compare_states(agreement& with, const training_plan* asked)
   with.at_step(step);
 }
 
-/// What all ranks must have in common, as far as it is known before the run begins. `options`: as given; `asked`: null
-/// on a rank that cannot begin, which compares as many settings as the others.
+/// Compares all that ranks must have in common, as far as it is known before the run begins. `options`: as given;
+/// `asked`: null on a rank that cannot begin, which compares as many settings as the others.
 MILLRACE_INLINE void compare_plans(const std::shared_ptr<agreement>& all, std::uint64_t world,
                                    const std::shared_ptr<dataset_state>& of, const epochs_options& options,
                                    const training_plan* asked) {

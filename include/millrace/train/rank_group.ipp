@@ -29,9 +29,9 @@
 #include <millrace/coro/root_scope.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/memory/slab_pool.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/text/text.hpp>
@@ -61,22 +61,8 @@ class rank_board {
   }
   /// Empty if there is none.
   MILLRACE_COROUTINE task<std::string> get(std::string name) const {
-    constexpr std::size_t most = 256 * KiB;
-    const slab_pool slabs(most);
-    const shard object(prefix_ + name);
-    std::string text;
-    try {
-      storage::part p = co_await store_->read_small(object, std::string(), most, slabs);
-      text = p.data.view();
-      while (p.total && text.size() < *p.total) {
-        p = co_await store_->read(object, p.etag, text.size(), most, slabs);
-        text += p.data.view();
-      }
-    } catch (const error&) {
-      if (!is_not_there(std::current_exception())) throw;
-      text.clear();
-    }
-    co_return std::move(text);
+    std::optional<std::string> text = co_await text_if_there(store_, shard(prefix_ + name), 256 * KiB);
+    co_return text ? std::move(*text) : std::string();
   }
   /// The names that begin with `folder`. An object that was stored before is among them, one that was removed is not.
   MILLRACE_COROUTINE task<std::vector<std::string>> list(std::string folder) const {
@@ -92,7 +78,7 @@ class rank_board {
   const std::string prefix_;
 };
 
-/// What the copies of a group share.
+/// The state that the copies of a group share.
 class group_core {
  public:
   group_core(const rank& mine, gather_words function, std::shared_ptr<const rank_board> objects, duration limit)
@@ -227,7 +213,7 @@ MILLRACE_INLINE std::vector<std::uint64_t> parse_words(std::string_view text) {
   return words;
 }
 
-/// Of the name "in/ROUND+INDEX.WORLD.NONCE", or "roll/INDEX.WORLD.NONCE".
+/// The claim in a name, "in/ROUND+INDEX.WORLD.NONCE" or "roll/INDEX.WORLD.NONCE".
 MILLRACE_INLINE std::optional<board_claim> claim_of(const std::string& name) {
   const std::string_view last = std::string_view(name).substr(name.find_last_of("/+") + 1);
   const std::size_t one = std::min(last.find('.'), last.size());
@@ -243,7 +229,7 @@ MILLRACE_INLINE std::optional<board_claim> claim_of(const std::string& name) {
   return claim;
 }
 
-/// What the processes that have come cannot agree with; empty: nothing.
+/// The contradiction between the processes that have come; empty: none.
 MILLRACE_INLINE std::string wrong_claims(const group_core& core, const std::vector<board_claim>& claims) {
   const std::uint32_t world = core.process.world_size;
   std::vector<std::uint32_t> times(world, 0);
@@ -316,7 +302,7 @@ class board_wait {
         pause_(std::chrono::milliseconds(50) + std::chrono::microseconds(500) * core.process.world_size) {}
 
   bool over() const { return executor_.now() - begin_ >= limit_; }
-  /// Of a round that ends with an error: whether those that have not come were waited for.
+  /// For a round that ends with an error: true once it has waited for ranks that have not come.
   bool over_after_error() {
     if (!error_at_) error_at_ = executor_.now();
     return executor_.now() - *error_at_ >= std::chrono::seconds(5);
@@ -332,7 +318,7 @@ class board_wait {
     pause_ = std::min<duration>(pause_ + pause_ / 2, std::chrono::seconds(1));
     return std::max<duration>(now, duration(1));
   }
-  /// Whether it is time for the line, once.
+  /// True when it is time for the line, once.
   bool long_wait() {
     if (said_ || executor_.now() - begin_ < std::chrono::seconds(30)) return false;
     said_ = true;
@@ -364,8 +350,8 @@ task<void> remove_all(std::shared_ptr<const rank_board> board, std::vector<Text>
   if (!why.empty()) log_line(ex, "millrace: rank_group: objects stay in " + board->shown() + ": " + why);
 }
 
-/// Of rank 0, after a round: once all have read what it says, or after 10 s, it is removed, with what earlier starts
-/// have left.
+/// For rank 0, after a round: once all have read its result, or after 10 s, it is removed, with objects that earlier
+/// starts have left.
 template <class Text>
 task<void> close_round(std::shared_ptr<group_core> core, Text round, bool leftovers) {
   executor& ex = co_await this_executor();

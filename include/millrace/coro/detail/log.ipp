@@ -27,10 +27,8 @@ MILLRACE_INLINE void log_foreign_exception(const executor& ex, const std::string
     std::rethrow_exception(failure);
   } catch (const error&) {
     return;
-  } catch (const std::exception& e) {
-    what = error(e.what()).what();  // escaped
-  } catch (...) {
-    what = "an exception that is no std::exception";
+  } catch (...) {  // it names no place
+    what = error(text_of(failure)).what();  // escaped
   }
   log_line(ex, "millrace: the run is ended by an exception of the stage " + stage + ": " + what, log_level::error,
            {{"stage", stage}, {"reason", what}});

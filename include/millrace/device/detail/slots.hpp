@@ -26,7 +26,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// Whether the batch has fields that device_slot::decode() is to make.
+/// True if the batch has fields that device_slot::decode() is to make.
 inline bool has_images(const host_batch& batch) noexcept {
   return batch && batch.layout().device_bytes() != batch.layout().bytes();
 }
@@ -57,10 +57,10 @@ class slot_pool final {
   /// be able to read the batch's memory later. If it throws, the slot is lost to the pool until the stage ends.
   device_slot& fill(std::size_t i, host_batch batch);
 
-  /// Whether the next stage waits for a batch now. A consumer that holds every slot while it waits gets an error after
-  /// the limit, as only time can tell whether a slot comes back: another thread may release one at any moment. The
-  /// time runs while the next stage waits, no slot is free or draining, and, in a run(), the training thread waits too:
-  /// what waits before that is the run's prefetch, and a training thread may take hours for a step.
+  /// The next stage begins to wait for a batch, or has got one. A consumer that holds every slot while it waits gets an
+  /// error after the limit, as only time can tell whether a slot comes back: another thread may release one at any
+  /// moment. The time runs while the next stage waits, no slot is free or draining, and, in a run(), the training
+  /// thread waits too: what waits before that is the run's prefetch, and a training thread may take hours for a step.
   void consumer_waits(bool now) noexcept;
 
   /// The stage has ended: gives back every slot that no batch holds. The others follow as their batches are released.

@@ -29,7 +29,7 @@ class record_scanner : public shard_scanner {
  public:
   /// Throws decode_error where the head is of another format, or compressed in a way of which no record can be read
   /// alone.
-  MILLRACE_INLINE void begin(std::string_view head, std::optional<std::uint64_t> total) override;
+  MILLRACE_INLINE void begin(std::string_view head, std::optional<std::uint64_t> total, std::size_t part) override;
   /// True where add() unpacks, which is work for a pool.
   bool packed() const noexcept override { return unpacker_ != nullptr; }
   /// Throws decode_error for a record that is too long and a frame with too much text, archive_error for frames and

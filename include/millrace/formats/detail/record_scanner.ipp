@@ -23,7 +23,8 @@ MILLRACE_INLINE record_scanner::record_scanner(const shard_format& format, std::
                                                frame_bounds frames)
     : index_(format, std::move(name)), object_(std::move(object)), bounds_(frames) {}
 
-MILLRACE_INLINE void record_scanner::begin(std::string_view head, std::optional<std::uint64_t> /*total*/) {
+MILLRACE_INLINE void record_scanner::begin(std::string_view head, std::optional<std::uint64_t> /*total*/,
+                                           std::size_t /*part*/) {
   const tar::format kind = compression(head.substr(0, tar::detect_bytes));
   if (kind == tar::format::gzip || kind == tar::format::zstd || kind == tar::format::deflate) {
     unpacker_ = make_frame_unpacker(kind, object_);

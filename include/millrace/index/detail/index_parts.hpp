@@ -25,12 +25,12 @@ class index_parts {
   /// The index of this shard, called `name`, if a rank has left one that is complete and of this version. Without an
   /// ETag that identifies the version, files of an earlier run are not used.
   std::optional<shard_index> find(const std::string& name, const shard& object) const;
-  /// For others. Where it cannot be written they read the shard themselves.
+  /// Leaves an index to the others. If it cannot be written, they read the shard themselves.
   void leave(const shard_index& index) const noexcept;
   /// This rank is alive and reads.
   void beat(std::uint32_t rank) const noexcept;
 
-  /// What other ranks have written: it differs when one has left an index, or has read further.
+  /// The progress of other ranks: it differs when one has left an index, or has read further.
   class news {
    public:
     std::size_t indexes = 0;
@@ -38,7 +38,7 @@ class index_parts {
     friend bool operator==(const news&, const news&) = default;
   };
   news look() const noexcept;
-  /// Whether the index is there as a whole.
+  /// True if the whole index is there.
   bool finished() const noexcept;
   /// Then: they are not needed any more.
   void remove() const noexcept;
@@ -51,7 +51,8 @@ class index_parts {
   std::filesystem::file_time_type begun_;
 };
 
-/// Where a file is written that becomes `path` when it is whole: another place for each process and each object.
+/// The name under which a file is written that becomes `path` when it is whole: another one for each process and each
+/// object.
 std::string unfinished(const std::string& path, const void* whose);
 
 }  // namespace millrace::detail

@@ -34,17 +34,18 @@ class indexed_object {
 
   const shard& object() const noexcept { return object_; }
   bool sequential() const noexcept { return rest_ != nullptr; }
-  /// Whether the object ends at or before this offset.
+  /// True if the object ends at or before this offset.
   bool ended(std::uint64_t at) const noexcept {
     return sequential() ? rest_ended_ : short_ || (total_ && at >= *total_);
   }
   std::uint64_t size() const noexcept { return total_ ? *total_ : read_; }
   std::optional<std::uint64_t> total() const noexcept { return total_; }
-  /// Of what read() gave last, as storage::part::crc.
+  /// The checksum of the bytes that read() gave last, as storage::part::crc.
   const running_crc& crc() const noexcept { return crc_; }
 
-  /// Bytes [at, at + length), fewer at the object's end. Of a sequential store the next ones, however many.
-  MILLRACE_COROUTINE task<bytes> read(std::uint64_t at, std::size_t length);
+  /// Bytes [at, at + length), fewer at the object's end. A sequential store gives the next ones, however many. `small`:
+  /// the object is likely not longer, and is asked for by storage::read_small(); `at` is 0 then.
+  MILLRACE_COROUTINE task<bytes> read(std::uint64_t at, std::size_t length, bool small = false);
 
  private:
   const std::shared_ptr<const storage> store_;
@@ -65,6 +66,9 @@ MILLRACE_COROUTINE task<std::string> text_of_object(std::shared_ptr<const storag
                                                     bool again = false);
 /// The same, read twice if it comes over a network: archive_error if the two differ.
 MILLRACE_COROUTINE task<std::string> text_read_twice(std::shared_ptr<const storage> from, shard object);
+/// All of an object that is likely not longer than `part` bytes, as text; nullopt if it is not there.
+MILLRACE_COROUTINE task<std::optional<std::string>> text_if_there(std::shared_ptr<const storage> from, shard object,
+                                                                  std::size_t part, bool again = false);
 
 }  // namespace millrace::detail
 

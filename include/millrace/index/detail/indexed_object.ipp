@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,7 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::size_t length) {
+MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::size_t length, bool small) {
   if (rest_ != nullptr) {
     bytes next = co_await rest_->next();
     if (next.empty()) rest_ended_ = true;
@@ -37,7 +38,8 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
   const bool local = by_ == range_reader::by::read && store_->is_local(object_, at, length);
   // A reader may always have one.
   range_scheduler::turn turn = requests_->begin(requests_->share_of(object_.url), local, length);
-  storage::part p = co_await requests_->reader().read(object_, at, length, slabs_, by_);
+  const range_reader::by function = small ? range_reader::by::read_small : by_;
+  storage::part p = co_await requests_->reader().read(object_, at, length, slabs_, function);
   const bool whole = at == 0 && p.total == p.data.size();
   if (whole || p.data.size() >= std::min<std::size_t>(part, MiB)) turn.finished(p, whole);  // not headers
   turn.end();
@@ -49,16 +51,21 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
   co_return std::move(p.data);
 }
 
-MILLRACE_COROUTINE_BODY task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object,
-                                                         bool again) {
-  constexpr std::size_t part = 8 * MiB;
+/// `part`: bytes of a request. `small`: see indexed_object::read().
+MILLRACE_COROUTINE task<std::string> text_by_parts(std::shared_ptr<const storage> from, shard object, std::size_t part,
+                                                   bool small, bool again) {
   indexed_object source(std::move(from), std::move(object), part, again);
   std::string text;
   while (!source.ended(text.size())) {
-    const bytes more = co_await source.read(text.size(), part);
+    const bytes more = co_await source.read(text.size(), part, small && text.empty());
     text += more.view();
   }
   co_return std::move(text);
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object,
+                                                         bool again) {
+  return text_by_parts(std::move(from), std::move(object), 8 * MiB, false, again);
 }
 
 MILLRACE_COROUTINE_BODY task<std::string> text_read_twice(std::shared_ptr<const storage> from, shard object) {
@@ -68,6 +75,17 @@ MILLRACE_COROUTINE_BODY task<std::string> text_read_twice(std::shared_ptr<const 
   if (twice) {
     const std::string again = co_await text_of_object(std::move(from), std::move(object), true);
     if (again != text) throw archive_error(read_twice(false), at);
+  }
+  co_return std::move(text);
+}
+
+MILLRACE_COROUTINE_BODY task<std::optional<std::string>> text_if_there(std::shared_ptr<const storage> from,
+                                                                       shard object, std::size_t part, bool again) {
+  std::optional<std::string> text;
+  try {
+    text = co_await text_by_parts(std::move(from), std::move(object), part, !again, again);
+  } catch (const error&) {
+    if (!is_not_there(std::current_exception())) throw;
   }
   co_return std::move(text);
 }

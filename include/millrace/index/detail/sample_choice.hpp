@@ -31,7 +31,7 @@ class indexed_sample {
 /// See dataset::weighted().
 struct weighted_options {
   std::uint64_t samples = 0;  ///< of an epoch; 0: as many as the dataset has
-  /// Whether a sample may come several times in an epoch.
+  /// True if a sample may come several times in an epoch.
   bool replacement = true;
 };
 
@@ -39,7 +39,7 @@ struct weighted_options {
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What a dataset takes of another one's samples: a word for each.
+/// The choice of another dataset's samples: a word for each.
 class sample_choice {
  public:
   enum class kind : unsigned char {
@@ -58,7 +58,7 @@ class sample_choice {
                           const std::function<void(std::uint64_t, std::uint64_t)>& /*take*/) const {
     return false;
   }
-  /// What is known of it before samples are.
+  /// The facts that are known of it before samples are.
   virtual void add_to(hasher128& h) const {
     h.add(static_cast<std::uint64_t>(is));
     h.add(how.samples);
@@ -90,7 +90,7 @@ std::shared_ptr<const sample_choice> choice_of_list(std::vector<std::uint64_t> s
 /// A word for each sample.
 std::shared_ptr<const sample_choice> choice_of_words(sample_choice::kind is, weighted_options how,
                                                      std::vector<std::uint32_t> words);
-/// What is chosen of `from`. configuration_error where that is nothing, or the choice does not fit.
+/// The samples of `from` that are chosen. configuration_error if there are none, or the choice does not fit.
 std::shared_ptr<const index_set> select(const index_set& from, const sample_choice& by);
 
 }  // namespace millrace::detail

@@ -146,7 +146,7 @@ void each_sample(const index_set& set, const F& f) {
   }
 }
 
-/// Adds up ranges of samples, one after the other. Of a shard that is taken whole no row is read.
+/// Adds up ranges of samples, one after the other. No row is read of a shard that is taken whole.
 class taken_ranges {
  public:
   explicit taken_ranges(const index_set& from, std::vector<std::uint64_t>& bits, std::vector<std::uint64_t>& entries)
@@ -233,7 +233,7 @@ MILLRACE_INLINE void round_weights(std::vector<std::uint32_t>& words) {
   }
 }
 
-/// Of a class of `n` samples, each has the weight 1 / n.
+/// Each sample of a class of `n` has the weight 1 / n.
 MILLRACE_INLINE void weigh_classes(std::vector<std::uint32_t>& words) {
   std::map<std::uint32_t, std::uint64_t> sizes;
   for (const std::uint32_t w : words) ++sizes[w];
@@ -259,7 +259,7 @@ MILLRACE_INLINE std::shared_ptr<const index_set> draw_of(const index_set& from, 
   }
   auto selection = std::make_shared<const sample_selection>(from.selection().get(), std::move(words), entries,
                                                             by.how.replacement);
-  // What an epoch has of each shard, and in bytes, on average.
+  // The samples of each shard in an epoch, and their bytes, on average.
   __extension__ typedef unsigned __int128 wide;
   std::vector<std::uint64_t> sums(from.size(), 0);
   wide total = 0;

@@ -36,14 +36,14 @@ class frame_bounds {
   std::uint64_t most_group = most_group_text;
 };
 
-/// Whether it begins like a stream of zlib (RFC 1950 2.2) without a preset dictionary.
+/// True if it begins like a stream of zlib (RFC 1950 2.2) without a preset dictionary.
 constexpr bool begins_zlib(std::string_view head) noexcept {
   if (head.size() < 2) return false;
   const unsigned first = static_cast<unsigned char>(head[0]);
   const unsigned second = static_cast<unsigned char>(head[1]);
   return (first & 15) == 8 && first >> 4 <= 7 && (second & 32) == 0 && (first << 8 | second) % 31 == 0;
 }
-/// As messages name what frames are compressed by.
+/// The name of the frames' compression in messages.
 inline const char* frames_name(tar::format kind) noexcept {
   return kind == tar::format::deflate ? "zlib" : tar::format_name(kind);
 }
@@ -69,7 +69,7 @@ class frame_unpacker {
 /// is compiled with it.
 std::unique_ptr<frame_unpacker> make_frame_unpacker(tar::format kind, const shard& object);
 
-/// Where frames of an object lie, in it and in its text.
+/// The place of some frames of an object, in it and in its text.
 struct frame_range {
   std::uint64_t begin = 0;  // bytes of the object
   std::uint64_t end = 0;

@@ -55,17 +55,6 @@ class second_reading {
   }
 };
 
-/// What an error says, of whatever type.
-inline std::string text_of(const std::exception_ptr& e) {
-  try {
-    std::rethrow_exception(e);
-  } catch (const std::exception& known) {
-    return known.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
-  }
-}
-
 /// Adds a note to an error of the library.
 inline void add_note(const std::exception_ptr& e, const std::string& note) {
   if (note.empty()) return;

@@ -240,12 +240,7 @@ MILLRACE_COROUTINE_BODY task<void> unpack_ahead::work(unpack_ahead& self, object
     unpack_job job(o.unpacker, std::move(piece), o.input_ended);
     o.hungry = false;
     try {
-      unpack_step made;
-      if (self.pool_) {
-        made = co_await self.pool_.run(std::move(job));
-      } else {
-        made = job();
-      }
+      unpack_step made = co_await self.pool_.run(std::move(job));
       self.put(o, std::move(made));
     } catch (...) {
       self.fail(o);

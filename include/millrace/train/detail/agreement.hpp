@@ -24,7 +24,7 @@ struct state_step {
   bool ended = false;       ///< the rank had no more of them: the others may have continued
 };
 
-/// What the ranks of a group compare. One is made at the same place of the program on all ranks, which is when the
+/// The settings that the ranks of a group compare. One is made at the same place of the program on all ranks: then the
 /// comparison gets its number among the group's calls; all must settle it, once.
 class agreement {
  public:
@@ -36,7 +36,7 @@ class agreement {
   /// The rank has learnt it.
   void learn(const char* name, const hash128& digest);
   void at_step(const state_step& step) noexcept { step_ = step; }
-  /// Whether it waits on a loop: settle(). Else settle_now(), on the thread of the program.
+  /// True if it waits on a loop: settle(). Else settle_now(), on the thread of the program.
   bool by_store() const noexcept { return group_.by_store(); }
 
   /// Throws the same configuration_error on all ranks, or on none. `failure`: this rank cannot begin; then that is
@@ -54,7 +54,6 @@ class agreement {
   std::vector<std::uint64_t> texts(const std::string& failure) const;
   std::string values(const std::vector<std::string>& shown) const;
   void refuse(const std::vector<std::uint64_t>& all, const std::exception_ptr& failure) const;
-  static std::string reason(const std::exception_ptr& failure);
   bool say(what differs) noexcept {
     differs_ = differs;
     return false;

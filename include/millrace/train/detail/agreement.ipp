@@ -29,7 +29,7 @@ MILLRACE_COROUTINE_BODY void rank_group::compare(std::span<const rank_setting> s
   all.settle_now(nullptr);
 }
 
-// --- What is compared.
+// --- The settings.
 
 namespace detail {
 
@@ -190,21 +190,10 @@ MILLRACE_INLINE void agreement::refuse(const std::vector<std::uint64_t>& all, co
   throw usage_error("rank_group: the ranks do not agree");
 }
 
-MILLRACE_INLINE std::string agreement::reason(const std::exception_ptr& failure) {
-  if (failure == nullptr) return std::string();
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
-  }
-}
-
 MILLRACE_COROUTINE_BODY void agreement::settle_now(std::exception_ptr failure) {
   const std::shared_ptr<group_core>& core = group_core::of(group_);
   if (settled(gather_waiting(core, purpose_, round_name(number_, 0), numbers(failure != nullptr)))) return;
-  refuse(gather_waiting(core, purpose_, round_name(number_, 1), texts(reason(failure))), failure);
+  refuse(gather_waiting(core, purpose_, round_name(number_, 1), texts(text_of(failure))), failure);
 }
 
 MILLRACE_COROUTINE_BODY task<void> agreement::settle(std::exception_ptr failure) {
@@ -213,7 +202,7 @@ MILLRACE_COROUTINE_BODY task<void> agreement::settle(std::exception_ptr failure)
   const std::vector<std::uint64_t> all =
       co_await gather_by_board<std::uint64_t>(core, purpose_, round_name(number_, 0), std::move(sent));
   if (settled(all)) co_return;
-  sent = to_send(*core, purpose_, texts(reason(failure)));
+  sent = to_send(*core, purpose_, texts(text_of(failure)));
   const std::vector<std::uint64_t> why =
       co_await gather_by_board<std::uint64_t>(core, purpose_, round_name(number_, 1), std::move(sent));
   refuse(why, failure);

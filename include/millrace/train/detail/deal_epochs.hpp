@@ -64,7 +64,7 @@ async_generator<Sample> deal_epochs(std::shared_ptr<const training_plan> plan, s
   if (policy.report) say_losses(ex, losses->list());
 }
 
-/// What epochs() promises to the stages after it.
+/// The promises of epochs() to the stages after it.
 template <class Sample>
 stream<Sample> declare_source(stream<Sample> made, const epochs_options& options) {
   const bool ends_differ = options.equal != nullptr;

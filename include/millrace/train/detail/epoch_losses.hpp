@@ -24,7 +24,7 @@ class epoch_losses {
   void carry(const epoch_state& before, const std::map<std::uint64_t, std::string>& names);
   /// One more, in the order of delivery.
   void add(const epoch_mark& at, std::uint64_t shard, const std::string& name, const std::string& reason);
-  /// Puts into a state what was lost before its position. Positions of further calls must not be before that one.
+  /// Puts the losses before its position into a state. Positions of further calls must not be before that one.
   void write(epoch_state& now);
 
   /// The shards in their order.

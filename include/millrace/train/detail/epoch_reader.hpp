@@ -8,7 +8,6 @@
 #include <deque>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -17,51 +16,41 @@
 #include <millrace/base/clock.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/flow/failure_policy.hpp>
-#include <millrace/formats/shard_format.hpp>
-#include <millrace/index/detail/text_frames.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/shard_index.hpp>
-#include <millrace/io/cpu_pool.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/memory/detail/block_sums.hpp>
 #include <millrace/order/sample_order.hpp>
-#include <millrace/shards/range_reader.hpp>
 #include <millrace/shards/range_scheduler.hpp>
 #include <millrace/shards/sample.hpp>
-#include <millrace/shards/storage.hpp>
 #include <millrace/sync/event.hpp>
 #include <millrace/train/detail/epoch_losses.hpp>
 #include <millrace/train/detail/epoch_walk.hpp>
-#include <millrace/train/detail/sample_filler.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
+#include <millrace/train/detail/slice_reader.hpp>
 #include <millrace/train/detail/training_plan.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The schedule of epochs(): the walk is planned ahead of the consumer, and each time that it comes to samples of a
-/// track that no request reads yet, those of the slice that the rank will take one after the other become a piece,
-/// whose requests wait for their turn in the order in which they are needed. So the schedule is that of the deadlines,
-/// and it does not end at the end of an epoch.
-///
-/// How many requests are under way and how long a range is at most follows from what the store's host is seen to give
-/// (host_share), within options.requests and options.part. What the consumer or the bounds of the plan hold back counts
-/// for nothing there. Ranges on a local disk are read beside these, and are as long as options.part allows.
+/// The policy of epochs(): which ranges are wanted when, and how many bytes are held. The walk is planned ahead of the
+/// consumer, and each time that it comes to samples of a track that no request reads yet, those of the slice that the
+/// rank will take one after the other become a piece, whose ranges are wanted in the order in which they are needed. So
+/// the schedule is that of the deadlines, and it does not end at the end of an epoch. range_scheduler decides when a
+/// range is read, within options.requests and options.part, and slice_reader reads it and makes the samples.
 ///
 /// The bound in bytes holds for pieces that are asked for or not taken completely. It is options.bytes at most: it
-/// begins with what the open slices take and 16 MiB, and what is beyond the slices grows as long as that spares the
-/// consumer waiting (read_window), so that memory is used again before more is touched. Where it is reached, the walk
+/// begins with the bytes of the open slices and 16 MiB, and the part beyond the slices grows as long as that spares the
+/// consumer waiting (read_window), so that memory is used again before more is touched. Once it is reached, the walk
 /// is not planned further while the consumer has planned samples; when it has none, the next sample is read alone, or
 /// with its group, beyond the bound.
 ///
 /// At the beginning, and after a resume, each track's samples of the first step are a separate piece, or one for each
-/// slice that they are of: the first batch does not wait for slices. Until these have come, slices are asked for only
-/// as far as 16 MiB are under way, so that they do not take the link, nor the loop, from it. For the first 10 ms they
-/// are not asked for at all until that batch has been taken: from a store nearby it has come then, and one far off
-/// loses little.
+/// of their slices: the first batch does not wait for slices. Until these have come, at most 16 MiB of slices are in
+/// flight, so that they do not delay the first batch. For the first 10 ms they are not asked for at all until that
+/// batch has been taken: a store nearby has sent it by then, and one that is far off loses little.
 template <class Sample = sample>
 class epoch_reader {
  public:
@@ -73,14 +62,17 @@ class epoch_reader {
         options_(source_.options),
         here_(here),
         ranges_(here, source_.store, bounds_of_requests(source_), {.beside_first = first_bytes}),
-        filler_(source_, options_.verify),
+        slices_(source_, ranges_.reader(), here),
         walk_(source_.walk),
         first_room_(first_room(source_)),
         room_(first_room_ - std::min(first_bytes, first_room_), first_room_, options_.bytes),
         divides_(source_.walk.tracks % source_.walk.world == 0) {
     for (std::size_t d = 0; d < source_.sets.size(); ++d) {
-      piece_samples_.push_back(samples_of_piece(d));
-      any_in_memory_ = any_in_memory_ || source_.sets[d].indexes->in_memory();
+      const epoch_walk::plan& w = source_.walk;
+      const index_set& indexes = *source_.sets[d].indexes;
+      const std::uint64_t mean = indexes.sample_bytes() / indexes.samples() + 1;
+      piece_samples_.push_back(samples_of_piece(options_.bytes, w.tracks, w.world, mean, w.sets[d].order.slice));
+      any_in_memory_ = any_in_memory_ || indexes.in_memory();
     }
     if (here.stage() != nullptr) here.stage()->reads_within(0, options_.requests, options_.bytes, ".bytes");
     const epoch_walk::plan& w = source_.walk;
@@ -101,7 +93,7 @@ class epoch_reader {
     }
     const bool no_room = no_room_ != nullptr;
     ranges_.full(no_room || ahead_.size() >= options_.ahead, no_room ? &stage_record::kept_by_memory : nullptr);
-    start();
+    ranges_.start<slice_piece::range>(*this);
   }
   /// After plan(): whether there is nothing more.
   bool ended() const noexcept { return ahead_.empty(); }
@@ -113,14 +105,14 @@ class epoch_reader {
     return std::all_of(first, first + w.ranges, [](const slice_piece::range& r) { return r.done; });
   }
   notifier& arrived() noexcept { return arrived_; }
-  /// Whether the consumer waits for arrived().
+  /// The consumer begins to wait for arrived(), or has waited.
   void consumer_waits(bool now) {
     ranges_.consumer_waits(now);
-    if (now) start();
+    if (now) ranges_.start<slice_piece::range>(*this);
   }
 
-  /// The next sample; where it cannot be had, an entry without anything in its place, and failure() is why. Where what
-  /// came of it is damaged, damaged() says so: then take_again().
+  /// The next sample. If it cannot be had, an empty entry takes its place, and failure() is the reason. If its bytes
+  /// are damaged, damaged() says so: then take_again().
   Sample take() {
     taken_ = std::move(ahead_.front());
     ahead_.pop_front();
@@ -130,7 +122,7 @@ class epoch_reader {
     Sample s;
     s.mark = taken_.mark;
     if (taken_.piece == nullptr) {
-      if (taken_.in_memory) filler_.fill_of_rows(s, source_.index(taken_.place.shard), taken_.place, taken_.epoch);
+      if (taken_.in_memory) slices_.fill_of_rows(s, taken_.place, taken_.epoch);
       return s;
     }
     slice_piece::range* const first = &range_of(taken_);
@@ -145,7 +137,7 @@ class epoch_reader {
     return s;
   }
   bool damaged() const noexcept { return damaged_; }
-  /// Reads it alone, or with its group, once more, beyond the bound in bytes, and judges that; as take().
+  /// Reads the damaged sample alone, or with its group, once more, beyond the bound in bytes; returns as take().
   task<Sample> take_again() {
     const slice_piece::range& r = range_of(taken_);
     slice_piece::range alone(r.shard);
@@ -157,20 +149,17 @@ class epoch_reader {
     } else {
       const sample_place& place = taken_.piece->at(taken_.number).place;
       const auto number = static_cast<std::size_t>(place.ordinal);
-      const bool rows = has_rows(place);
-      alone.begin = rows ? rows_of_taken().offset(number) : r.begin;
-      alone.end = rows ? rows_of_taken().end(number) : r.end;
+      alone.ordinal = r.ordinal;
+      alone.field = r.field;
+      const shard_index::rows* const rows = rows_of_taken();
+      alone.begin = rows != nullptr ? rows->offset(number) : r.begin;
+      alone.end = rows != nullptr ? rows->end(number) : r.end;
       first = r.data.slice(static_cast<std::size_t>(alone.begin - r.begin), alone.length());
     }
     const std::string before = text_of(failure_);
-    second_reading again = co_await ranges_.reader().read_again(filler_.object_of(r), stretches_of(alone), before);
+    second_reading again = co_await slices_.read_again(alone, before);
     Sample s;
     s.mark = taken_.mark;
-    try {
-      if (again.came()) co_await unpack(alone, again.parts);
-    } catch (const error& e) {
-      again.failed(e);
-    }
     if (again.came()) {
       failure_ = nullptr;
       fill_or_fail(s, alone);
@@ -186,21 +175,11 @@ class epoch_reader {
     co_return std::move(s);
   }
   const std::exception_ptr& failure() const noexcept { return failure_; }
-  /// Of the sample that failed.
+  /// The place of the sample that failed.
   const item_place& failed_place() const noexcept { return failed_place_; }
   /// After a failure of take(): the sample is lost, and the policy tolerates that.
   void note_loss() {
-    std::string reason;
-    try {
-      std::rethrow_exception(failure_);
-    } catch (const error& e) {
-      reason = e.reason();
-    } catch (const std::exception& e) {
-      reason = e.what();
-    } catch (...) {
-      reason = "an exception that is no std::exception";
-    }
-    losses_->add(taken_.mark, failed_shard_, source_.shown(failed_shard_), reason);
+    losses_->add(taken_.mark, taken_.place.shard, source_.shown(taken_.place.shard), reason_of(failure_));
   }
 
  private:
@@ -209,9 +188,9 @@ class epoch_reader {
     epoch_mark mark;
     std::shared_ptr<slice_piece> piece;  // null: padding, or in memory
     std::uint64_t number = 0;            // in its track
-    bool in_memory = false;              // a row that is at hand:
-    sample_place place;
-    std::uint64_t epoch = 0;  // of its data set
+    bool in_memory = false;              // a row, at this place:
+    sample_place place;                  // also of a sample that is lost
+    std::uint64_t epoch = 0;             // of its data set
   };
 
   static constexpr std::size_t first_bytes = 16 * MiB;
@@ -227,7 +206,7 @@ class epoch_reader {
             .start = std::clamp<std::size_t>(start, 6, std::max<std::size_t>(6, s.options.requests))};
   }
 
-  /// What is held at first: the slices that are open, and 16 MiB.
+  /// The bytes that are held at first: the slices that are open, and 16 MiB.
   static std::size_t first_room(const training_plan& s) {
     std::size_t bytes = first_bytes;
     for (std::size_t d = 0; d < s.sets.size(); ++d) {
@@ -238,7 +217,8 @@ class epoch_reader {
     return std::min(bytes, s.options.bytes);
   }
 
-  /// The room grows as long as that spares the consumer waiting: not where more reads at a time would bring nothing.
+  /// The room grows as long as that spares the consumer waiting, but not if the link is full: more reads at a time
+  /// would bring nothing.
   void note_taken() {
     if (!taken_.piece->ends_with(taken_.number)) return;
     const duration waited = ranges_.waited();
@@ -258,25 +238,19 @@ class epoch_reader {
     return bytes / std::max<std::uint64_t>(samples, 1);
   }
 
-  std::uint64_t samples_of_piece(std::size_t d) const {
-    const epoch_walk::plan& w = source_.walk;
-    const index_set& indexes = *source_.sets[d].indexes;
-    const std::uint64_t mean = indexes.sample_bytes() / indexes.samples() + 1;
-    return detail::samples_of_piece(options_.bytes, w.tracks, w.world, mean, w.sets[d].order.slice);
-  }
-
-  /// One more entry of the walk; false where there is none, or no room for it.
+  /// One more entry of the walk; false if there is none, or no room for it.
   bool plan_one() {
     if (!has_next_) {
+      const std::uint64_t epoch = next_.known ? next_.epoch : UINT64_MAX;
+      const std::uint64_t step = walk_.step_begin();
       if (!walk_.next(next_)) return false;
       has_next_ = true;
-      if (next_.epoch != epoch_) {
+      if (next_.epoch != epoch) {
         open_.clear();
         will_need_first();
+      } else if (!divides_ && walk_.step_begin() != step) {
+        forget_passed();
       }
-      if (!divides_ && (next_.epoch != epoch_ || walk_.step_begin() != step_begin_)) forget_passed();
-      epoch_ = next_.epoch;
-      step_begin_ = walk_.step_begin();
     }
     planned p;
     p.mark = next_;
@@ -298,7 +272,7 @@ class epoch_reader {
     return true;
   }
 
-  /// Where the next sample is a row in memory, its place; else false.
+  /// The place of the next sample, if that is a row in memory; else false.
   bool plan_in_memory(planned& p) {
     const epoch_walk::place at = walk_.place_of(next_);
     const training_plan::dataset& set = source_.sets[at.set];
@@ -328,7 +302,7 @@ class epoch_reader {
     longest_ = std::max(longest_, piece->reserved() / std::max<std::size_t>(piece->ranges().size(), 1));
     for (slice_piece::range& r : piece->ranges()) {
       if (r.done) continue;
-      const bool local = is_local(r);
+      const bool local = slices_.is_local(r);
       ranges_.want(std::shared_ptr<wanted_range>(piece, &r), share_of(r.shard), local, r.length(), first);
       if (local) room_.raise(first_room_ + ranges_.most_local_bytes());
     }
@@ -348,7 +322,7 @@ class epoch_reader {
     const auto in_parts = [&](std::size_t part) {
       auto piece =
           std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part, options_.gap,
-                                        &filler_.readers(at.set));
+                                        &slices_.readers(at.set));
       piece->place(next_.position / tracks, set.first, at.epoch);
       return piece;
     };
@@ -356,7 +330,7 @@ class epoch_reader {
     std::shared_ptr<slice_piece> piece = in_parts(part);
     if (part < options_.part && piece->ranges().size() > 1 &&
         std::all_of(piece->ranges().begin(), piece->ranges().end(),
-                    [&](const slice_piece::range& r) { return r.done || is_local(r); })) {
+                    [&](const slice_piece::range& r) { return r.done || slices_.is_local(r); })) {
       piece = in_parts(options_.part);
     }
     const std::uint64_t left = left_of_slice(*at.order, at.track, at.number);
@@ -377,7 +351,7 @@ class epoch_reader {
       will_need(*source_.sets[at.set].indexes, *at.order, at.track, at.number);
     }
   }
-  /// Where ranks share tracks, another one may take the end of a piece.
+  /// If ranks share tracks, another one may take the end of a piece.
   void forget_passed() {
     const std::uint64_t tracks = source_.walk.tracks;
     for (auto at = open_.begin(); at != open_.end();) {
@@ -389,172 +363,34 @@ class epoch_reader {
   task<void> after_first() {
     co_await sleep_for(std::chrono::milliseconds(10));
     ranges_.leave_to_first(0);
-    start();
+    ranges_.start<slice_piece::range>(*this);
   }
 
-  /// Begins the requests whose turn it is. What cannot be begun, for lack of memory, has failed: tasks call this, too,
-  /// whose exceptions have no reader.
-  void start() noexcept {
-    while (const std::shared_ptr<wanted_range> next = ranges_.next()) {
-      slice_piece::range& r = static_cast<slice_piece::range&>(*next);
-      try {
-        range_scheduler::turn turn = ranges_.begin(r);
-        r.reading = spawned<void>(here_, r.rows.empty() ? read(r, std::move(turn)) : read_in(r, std::move(turn)));
-      } catch (...) {
-        r.error = std::current_exception();
-        note_end(r);
-        arrived_.notify();
-      }
-    }
-  }
-  /// Of a range that is asked for next.
-  bool is_local(const slice_piece::range& r) const {
-    if (!r.rows.empty()) return false;
-    const frame_range there = range_in_object(r);
-    return source_.store->is_local(filler_.object_of(r), there.begin, there.length());
-  }
   host_share& share_of(std::uint64_t number) { return ranges_.share_of(source_.url(number)); }
 
-  void came(slice_piece::range& r, range_scheduler::turn& turn) noexcept {
-    note_end(r);
-    turn.end();
-    start();
+  friend range_scheduler;
+  void came(slice_piece::range& r) noexcept {
+    r.came();
     arrived_.notify();
   }
-  /// It is there, or has failed.
-  void note_end(slice_piece::range& r) noexcept {
-    if (r.of == nullptr) {
-      r.done = true;
-    } else if (--r.of->missing == 0) {
-      for (std::size_t i = 0; i < r.of->ranges; ++i) r.of->read[i].done = true;
-    }
+  task<void> read(slice_piece::range& r, range_scheduler::turn& turn) {
+    return slices_.is_packed(r) ? read_packed(r, turn) : slices_.read(r, turn);
+  }
+  task<void> read_packed(slice_piece::range& r, range_scheduler::turn& turn) {
+    co_await slices_.read(r, turn);
+    turn.end();
+    ranges_.start<slice_piece::range>(*this);  // the next ones do not wait for the pool
+    co_await slices_.unpack(r);
   }
 
-  /// Reads in the rows of mapped files.
-  task<void> read_in(slice_piece::range& r, range_scheduler::turn turn) {
-    turn.asks();
-    try {
-      auto job = [rows = source_.index(r.shard).row_arrays(), stretches = r.rows] { rows->read_in(stretches); };
-      if (pool_) {
-        co_await pool_.run(std::move(job));
-      } else {
-        job();
-      }
-      turn.finished(r.length(), duration(0), duration(0), true);
-    } catch (...) {
-      r.error = std::current_exception();
-    }
-    came(r, turn);
-  }
-
-  task<void> read(slice_piece::range& r, range_scheduler::turn turn) {
-    turn.asks();
-    try {
-      shard object = filler_.object_of(r);
-      const frame_range asked_for = range_in_object(r);
-      const std::size_t length = r.of == nullptr ? r.length() : static_cast<std::size_t>(r.of->end - r.of->begin);
-      if (const std::size_t largest = here_.run().budget().largest_item(); length > largest) {
-        std::string reason = run_budget::too_large(r.of == nullptr ? "the sample's" : "the group's", length, largest);
-        if (r.of != nullptr) {
-          reason += ": samples of a group are unpacked together; unpack the object, or write smaller groups or frames";
-        }
-        throw archive_error(std::move(reason), where{object.shown(), r.begin, {}});
-      }
-      try {
-        storage::part p = co_await ranges_.reader().read(object, asked_for.begin, asked_for.length());
-        turn.finished(p, !r.cut);
-        if (p.rest) throw no_ranges(object, asked_for.begin);
-        if (!source_.index(r.shard).of_objects()) filler_.note_version(r.shard, object.etag, asked_for.begin);
-        r.data = std::move(p.data);
-        if (r.of != nullptr || source_.index(r.shard).is_packed()) {
-          turn.end();
-          start();  // the next ones do not wait for the pool
-          if (r.of == nullptr || r.of->missing == 1) co_await unpack_or_read_again(r);
-        }
-      } catch (const changed_error& e) {
-        throw stale_index_error("the index \"" + source_.index(r.shard).name() + "\" is of another version of this " +
-                                    (source_.index(r.shard).of_objects() ? "object: " : "shard: ") + e.reason(),
-                                where{object.shown(), asked_for.begin, {}});
-      }
-    } catch (...) {
-      r.error = std::current_exception();
-    }
-    came(r, turn);
-  }
-
-  /// The bytes of the object that hold a range, or all of its group: of compressed text, the frames that it is in.
-  std::vector<byte_stretch> stretches_of(const slice_piece::range& r) const {
-    std::vector<byte_stretch> all(r.of == nullptr ? 1 : r.of->ranges);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const frame_range there = range_in_object(r.of == nullptr ? r : r.of->read[i]);
-      all[i] = {there.begin, there.end};
-    }
-    return all;
-  }
-  frame_range range_in_object(const slice_piece::range& r) const {
-    const shard_index& index = source_.index(r.shard);
-    if (index.is_packed() && r.of == nullptr) return index.frames_of(r.begin, r.end);
-    return {r.begin, r.end, 0};
-  }
-  /// All that has been read of a range, or of its group, becomes what samples are made of; unless a range has failed.
-  task<void> unpack_or_read_again(slice_piece::range& r) {
-    std::vector<bytes> parts;
-    if (r.of == nullptr) parts.push_back(std::move(r.data));
-    for (std::size_t i = 0; r.of != nullptr && i < r.of->ranges; ++i) {
-      if (r.of->read[i].error != nullptr) co_return;
-      parts.push_back(std::move(r.of->read[i].data));
-    }
-    const auto make = [&](std::vector<bytes> of) { return unpack(r, std::move(of)); };
-    co_await make_or_read_again(ranges_.reader(), filler_.object_of(r), stretches_of(r), std::move(parts), make);
-  }
-  /// By the pool, where there is one.
-  task<void> unpack(slice_piece::range& r, std::vector<bytes> parts) {
-    const shard_index& index = source_.index(r.shard);
-    if (r.of != nullptr) {
-      const slice_piece::group& g = *r.of;
-      auto job = [by = g.reader, number = g.number, its = std::move(parts), of = filler_.object_of(g.shard)] {
-        return by->unpack(of, number, its);
-      };
-      if (pool_) {
-        r.of->data = co_await pool_.run(std::move(job));
-      } else {
-        r.of->data = job();
-      }
-    } else if (index.is_packed()) {
-      slab_pool slabs = ranges_.reader().pool_of(here_.runtime(), range_reader::slab_for(r.length()));
-      auto job = [of = filler_.object_of(r), begin = r.begin, end = r.end, frames = range_in_object(r),
-                  data = std::move(parts.front()),
-                  into = slabs.worth_a_slab(r.length()) ? slabs.acquire()
-                                                        : writable_bytes::allocate(r.length())]() mutable {
-        return unpack_frames(of, frames, data, begin, end, std::move(into));
-      };
-      if (pool_) {
-        r.data = co_await pool_.run(std::move(job));
-      } else {
-        r.data = job();
-      }
-    } else {
-      r.data = std::move(parts.front());
-    }
-  }
-
-  static configuration_error no_ranges(const shard& object, std::uint64_t offset) {
-    return configuration_error("the store serves no ranges of the object: samples cannot be read by an index",
-                               where{object.shown(), offset, {}});
-  }
-  /// Whether the index has rows of it: of the others objects are the fields, or rows in memory.
-  bool has_rows(const sample_place& place) const noexcept {
-    const shard_index& index = source_.index(place.shard);
-    return !index.of_objects() && index.row_arrays() == nullptr;
-  }
-  /// Of the sample taken last, which has some.
-  const shard_index::rows& rows_of_taken() const noexcept {
-    return taken_.piece->rows_of(taken_.piece->at(taken_.number));
+  /// The rows of the sample that was taken last; null if the index has none of it.
+  const shard_index::rows* rows_of_taken() const noexcept {
+    const slice_piece::wanted& w = taken_.piece->at(taken_.number);
+    return slices_.has_rows(w.place) ? &taken_.piece->rows_of(w) : nullptr;
   }
   void fill_or_fail(Sample& s, const slice_piece::range& r) {
     try {
-      const sample_place& place = taken_.piece->at(taken_.number).place;
-      filler_.fill(s, has_rows(place) ? &rows_of_taken() : nullptr, place, taken_.piece->epoch(), r);
+      slices_.fill(s, rows_of_taken(), taken_.piece->at(taken_.number).place, taken_.piece->epoch(), r);
     } catch (const error&) {
       failure_ = std::current_exception();
       damaged_ = true;
@@ -562,14 +398,14 @@ class epoch_reader {
       failure_ = std::current_exception();
     }
   }
-  /// What stands in the place of the sample taken last.
+  /// The empty entry in the place of the sample taken last.
   Sample lost() {
-    const sample_place& place = taken_.piece->at(taken_.number).place;
-    failed_shard_ = place.shard;
+    const sample_place& place = taken_.place = taken_.piece->at(taken_.number).place;
     const shard_index& index = source_.index(place.shard);
     const auto number = static_cast<std::size_t>(place.ordinal);
-    const std::uint64_t offset = has_rows(place) ? rows_of_taken().offset(number) : index.offset(number);
-    failed_place_.note(origin(filler_.named(place.shard, taken_.piece->epoch()), offset, place.ordinal), {});
+    const shard_index::rows* const rows = rows_of_taken();
+    const std::uint64_t offset = rows != nullptr ? rows->offset(number) : index.offset(number);
+    failed_place_.note(origin(slices_.named(place.shard, taken_.piece->epoch()), offset, place.ordinal), {});
     Sample s;
     s.mark = taken_.mark;
     s.mark.padding = true;
@@ -581,30 +417,26 @@ class epoch_reader {
   const epochs_options& options_;
   const coroutine_context here_;
   range_scheduler ranges_;
-  const cpu_pool::share pool_ = cpu_pool::share::of(here_.runtime());  // for mapped files; may be empty
-  sample_filler<Sample> filler_;
+  slice_reader slices_;
   epoch_walk walk_;
-  const std::size_t first_room_;  // bytes
-  read_window room_;              // likewise
+  const std::size_t first_room_;              // bytes
+  read_window room_;                          // bytes
   std::vector<std::uint64_t> piece_samples_;  // at most, of each data set
-  bool any_in_memory_ = false;                // of them
+  bool any_in_memory_ = false;                // of the data sets
   std::uint64_t first_positions_ = 1;  // those of the first step, of 16 samples a track at most: read before slices
-  const bool divides_;  // no two ranks share a track
-  epoch_mark next_;     // of the walk
+  const bool divides_;                        // no two ranks share a track
+  epoch_mark next_;                           // of the walk
   bool has_next_ = false;
-  std::uint64_t epoch_ = UINT64_MAX;
-  std::uint64_t step_begin_ = 0;
 
   notifier arrived_;
   planned taken_;               // last
-  bool damaged_ = false;        // what came of it
-  std::exception_ptr failure_;  // of it; then these say where it lies
-  std::uint64_t failed_shard_ = 0;
+  bool damaged_ = false;        // its bytes are
+  std::exception_ptr failure_;  // of it
   item_place failed_place_;
-  std::size_t held_ = 0;     // bytes
-  std::size_t longest_ = 0;  // the memory that a range of a piece takes, in the mean, at most
-  std::shared_ptr<slice_piece> no_room_;                                    // made, and not opened
-  std::unordered_map<std::uint64_t, std::shared_ptr<slice_piece>> open_;    // by track: planned in part
+  std::size_t held_ = 0;                  // bytes
+  std::size_t longest_ = 0;               // mean memory of a range, of the piece with the largest
+  std::shared_ptr<slice_piece> no_room_;  // begins with next_, and is not opened
+  std::unordered_map<std::uint64_t, std::shared_ptr<slice_piece>> open_;  // by track: planned in part
   std::deque<planned> ahead_;  // declared last, with open_: their requests refer to all of the above
   spawned<void> first_alone_;  // likewise
 };

@@ -15,14 +15,14 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// Where an epoch of `samples` ends of which each of `world` ranks takes `batches` batches; 0: all.
+/// The end of an epoch of `samples` of which each of `world` ranks takes `batches` batches; 0: all.
 inline std::uint64_t end_of_epoch(std::uint64_t samples, std::uint64_t batch, std::uint64_t world,
                                   std::uint64_t batches) noexcept {
   return batches == 0 || batches >= steps_from(samples, 0, batch, world) ? samples : batches * batch * world;
 }
 
-/// What one rank takes, and when: the marks of its samples one after the other, step by step and epoch by epoch, from
-/// any position on. Nothing is materialised but the positions of one step.
+/// The marks of the samples that one rank takes, one after the other, step by step and epoch by epoch, from any
+/// position on. Nothing is materialised but the positions of one step.
 class epoch_walk {
  public:
   class dataset {
@@ -83,7 +83,7 @@ class epoch_walk {
     return true;
   }
 
-  /// Where a sample is read.
+  /// The place of a sample in its data set.
   class place {
    public:
     std::size_t set = 0;
@@ -92,7 +92,7 @@ class epoch_walk {
     std::uint64_t track = 0;              // of that order
     std::uint64_t number = 0;             // in the track
   };
-  /// Of the entry given last, or a later one; not padding.
+  /// The place of the entry given last, or of a later one; not of padding.
   place place_of(const epoch_mark& entry) {
     sample_mix::place at{0, entry.epoch, entry.position};
     if (plan_.mix != nullptr) at = plan_.mix->at(entry.epoch, entry.position);
@@ -105,7 +105,7 @@ class epoch_walk {
     const std::uint64_t tracks = o.order->tracks();
     return {at.dataset, at.epoch, o.order.get(), at.position % tracks, at.position / tracks};
   }
-  /// Where the step begins that it is of.
+  /// The position at which its step begins.
   std::uint64_t step_begin() const noexcept { return step_.begin; }
 
  private:

@@ -46,7 +46,7 @@ class held_samples {
   class range;
 
  public:
-  /// Of one of these samples.
+  /// The place of one of these samples.
   class place {
    public:
     place() = default;
@@ -63,7 +63,8 @@ class held_samples {
     std::uint64_t begin_ = 0;
   };
 
-  /// What `order` holds now. `order` and `options` outlive it; `changed` is notified when samples have been read.
+  /// Reads the samples that `order` holds now. `order` and `options` outlive it; `changed` is notified when samples
+  /// have been read.
   held_samples(const window_order& order, std::shared_ptr<const storage> store, const epochs_options& options,
                std::shared_ptr<const window_position> position, const coroutine_context& here, notifier& changed)
       : order_(order),
@@ -79,12 +80,12 @@ class held_samples {
         changed_(changed),
         places_(order.held().size()) {
     make_ranges();
-    start();
+    requests_.start<range>(*this);
   }
   held_samples(const held_samples&) = delete;
   held_samples& operator=(const held_samples&) = delete;
 
-  /// Of the sample that was in the window's slot `slot` at first; valid until clear().
+  /// The place of the sample that was in the window's slot `slot` at first; valid until clear().
   place at(std::size_t slot) const { return places_[slot]; }
   /// They are not wanted any more.
   void clear() noexcept {
@@ -104,8 +105,8 @@ class held_samples {
     std::vector<window_order::spot> spots;
     std::map<std::uint64_t, Sample> samples;  // by their offsets, when done
   };
-  /// Makes ranges of what the window holds. Those samples that the first batch will have are apart, so
-  /// that it need not wait for what lies between them.
+  /// Makes ranges of the samples that the window holds. Samples of the first batch are apart, so that it need not wait
+  /// for the bytes between them.
   void make_ranges() {
     const std::vector<window_order::spot>& held = order_.held();
     const std::vector<std::uint64_t> leaves = when_they_leave();
@@ -171,54 +172,35 @@ class held_samples {
     }
     return leaves;
   }
-  /// What the first batch waits for has the link for itself, as many requests as the store is seen to take; then there
-  /// are a few at a time, which leave to readers whose consumer waits what is beyond their share.
-  /// A request that cannot be begun, for lack of memory, fails its sample: the tasks that call this have no reader.
-  void start() noexcept {
-    while (const std::shared_ptr<wanted_range> next = requests_.next()) {
-      range& r = static_cast<range&>(*next);
-      try {
-        r.reading = spawned<void>(here_, read(*this, r, requests_.begin(r)));
-      } catch (...) {
-        r.error = std::current_exception();
-        note_end(r);
-      }
-    }
-  }
-  void note_end(range& r) noexcept {
+  /// Ranges of the first batch have the link for themselves, as many requests as the store is seen to take; then there
+  /// are a few at a time, and requests beyond their share are left to readers whose consumer waits.
+  friend range_scheduler;
+  void came(range& r) noexcept {
     r.done = true;
     if (is_early(r) && --early_left_ == 0) requests_.consumer_waits(false);
     changed_.notify();
   }
-  static task<void> read(held_samples& self, range& r, range_scheduler::turn turn) {
-    turn.asks();
-    try {
-      shard s = stamped(self.position_->version_of(static_cast<std::size_t>(r.shard_number)), self.order_.plan().seed,
-                        self.order_.epoch());
-      range_reader& reader = self.requests_.reader();
-      storage::part p = co_await reader.read(s, r.begin, r.length());
-      turn.finished(p, true);
-      const where at{s.shown(), r.begin, {}};
-      if (p.rest) throw configuration_error("resume: the store serves no ranges of the object", at);
-      if (p.data.size() != r.length()) throw range_reader::short_read(p.data.size(), r.length(), at);
-      const auto from = std::make_shared<const shard>(std::move(s));
-      for (const window_order::spot& spot : r.spots) {
-        const auto make = [&](const std::vector<bytes>& data) -> task<void> {
-          r.samples.emplace(spot.begin, sample_at(spot, from, data.front()));
-          co_return;
-        };
-        const auto begin = static_cast<std::size_t>(spot.begin - r.begin);
-        std::vector<bytes> data(1, p.data.slice(begin, static_cast<std::size_t>(spot.end - spot.begin)));
-        std::vector<byte_stretch> at_spot(1);
-        at_spot.front() = {spot.begin, spot.end};
-        co_await make_or_read_again(reader, *from, std::move(at_spot), std::move(data), make);
-      }
-    } catch (...) {
-      r.error = std::current_exception();
+  task<void> read(range& r, range_scheduler::turn& turn) {
+    shard s =
+        stamped(position_->version_of(static_cast<std::size_t>(r.shard_number)), order_.plan().seed, order_.epoch());
+    range_reader& reader = requests_.reader();
+    storage::part p = co_await reader.read(s, r.begin, r.length());
+    turn.finished(p, true);
+    const where at{s.shown(), r.begin, {}};
+    if (p.rest) throw configuration_error("resume: the store serves no ranges of the object", at);
+    if (p.data.size() != r.length()) throw range_reader::short_read(p.data.size(), r.length(), at);
+    const auto from = std::make_shared<const shard>(std::move(s));
+    for (const window_order::spot& spot : r.spots) {
+      const auto make = [&](const std::vector<bytes>& data) -> task<void> {
+        r.samples.emplace(spot.begin, sample_at(spot, from, data.front()));
+        co_return;
+      };
+      const auto begin = static_cast<std::size_t>(spot.begin - r.begin);
+      std::vector<bytes> data(1, p.data.slice(begin, static_cast<std::size_t>(spot.end - spot.begin)));
+      std::vector<byte_stretch> at_spot(1);
+      at_spot.front() = {spot.begin, spot.end};
+      co_await make_or_read_again(reader, *from, std::move(at_spot), std::move(data), make);
     }
-    turn.end();
-    self.note_end(r);
-    self.start();
   }
 
   const window_order& order_;

@@ -35,7 +35,7 @@ class shard_indexer {
       : store_(std::move(store)), prefix_(std::move(prefix)), format_(std::move(format)) {}
   /// Before the first shard, of ranks that share the work.
   void share(std::shared_ptr<const index_parts> parts) { parts_ = std::move(parts); }
-  /// What the shard is called in an index: its URL without the prefix and without secrets.
+  /// The shard's name in an index: its URL without the prefix and without secrets.
   std::string name_of(const shard& s) const;
   /// Before the first shard: see shard_format::metadata().
   void know(std::shared_ptr<const void> metadata) { metadata_ = std::move(metadata); }
@@ -45,7 +45,7 @@ class shard_indexer {
   const shard_format& format() const noexcept { return *format_; }
 
  private:
-  /// Of no name where the whole index is there by now.
+  /// Has no name if the whole index is there by now.
   MILLRACE_COROUTINE static task<shard_index> index_one(std::shared_ptr<const storage> store,
                                                         std::shared_ptr<const index_parts> parts, shard s,
                                                         std::string name, std::shared_ptr<const shard_format> format,
@@ -59,7 +59,7 @@ class shard_indexer {
 };
 
 /// The index of a list of shards: read from a file, or made. Ranks make it together: each indexes its share of the
-/// bytes, leaves the results beside the file (index_parts) and takes those of the others. Where nothing new comes from
+/// bytes, leaves the results beside the file (index_parts) and takes those of the others. If nothing new comes from
 /// them for `patience`, and none of them reads any more, it reads what is left itself. The first that has all writes
 /// the file.
 class listed_index {
@@ -70,19 +70,19 @@ class listed_index {
 
   /// Reads or makes it. Errors: those of epochs() of a list.
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> of(std::vector<shard> list);
-  /// The same of objects that are samples: `listed` is their index, which is all that is needed to make it.
+  /// Reads or makes the index of objects that are samples: `listed` is that of the listing.
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> of_objects(std::shared_ptr<const index_set> listed);
   static constexpr std::chrono::seconds patience{30};
   static constexpr std::chrono::seconds beat{5};
   /// After of(): the shards' URLs, in the order of the index.
   const std::vector<std::string>& urls() const noexcept { return urls_; }
-  /// Of a file.
+  /// The indexes of a file.
   static std::shared_ptr<const index_set> read(const std::string& file);
   /// Throws configuration_error, which names `file`, where its indexes are not of `format`.
   static void check_format(const index_set& indexes, const shard_format& format, const std::string& file);
   /// Throws configuration_error where two shards have other fields: see shard_format::fields().
   static void check_fields(const index_set& indexes, const shard_format& format);
-  /// Whether it is the index itself, or what ranks leave beside it, which may lie among the data.
+  /// True if it is the index itself, or a file that ranks leave beside it, which may lie among the data.
   bool is_own(const shard& s) const {
     const std::string_view url = s.url;
     if (url.substr(0, file_.size()) != file_) return false;
@@ -118,8 +118,6 @@ class listed_index {
   std::shared_ptr<const index_set> known_;
   std::vector<std::string> urls_;
 };
-
-/// As messages name the format of indexes.
 
 }  // namespace millrace::detail
 

@@ -88,9 +88,7 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_p
     if (parts != nullptr) parts->leave(made);
     co_return std::move(made);
   } catch (archive_error& e) {
-    if (format->name() == "tar" && e.reason().compare(0, 17, "not a tar archive") == 0) {
-      e.add_note(format_advice(e.object(), e.reason()));
-    }
+    if (e.reason().starts_with("not a tar archive")) e.add_note(format_advice(e.object(), e.reason()));
     if (e.reason().find("more than max_member_bytes") != std::string::npos) {
       e.add_note("millrace-index --max-member SIZE makes an index of it, by which it is read");
     }
@@ -393,7 +391,7 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::mak
   std::vector<shard_index> mine = co_await read_shared(share_of(list), parts);
   add(std::move(mine));
 
-  // What is missing, each rank in an order of its own: those that read for one that is gone share that, too.
+  // The missing ones, each rank in an order of its own: ranks that read for one that is gone share its work, too.
   const auto turn = [this](const shard& s) { return mix64(text_hash(indexer_.name_of(s)) ^ rank_.index); };
   std::sort(missing.begin(), missing.end(), [&](const shard& a, const shard& b) { return turn(a) < turn(b); });
 

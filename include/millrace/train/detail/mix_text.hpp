@@ -17,12 +17,11 @@ class training_plan;
 /// "last_end", or "forever=1000" with the length.
 std::string mix_end_text(mix_until until, std::uint64_t samples);
 
-/// A mix as a state has it: the end of its epochs, and of each member its weight, eight digits of its digest, and its
-/// seed where it has one: "last_end 3:9c1b2a3d 1:00f3e211:5". Of many members one digest of all that, so that it stays
-/// short.
+/// A mix in a state: the end of its epochs, and of each member its weight, eight digits of its digest, and its seed if
+/// it has one: "last_end 3:9c1b2a3d 1:00f3e211:5". Many members have one digest of all that, so that it stays short.
 std::string mix_text(const dataset_mix& mix);
 
-/// What stands before the first `mark`, or all; it and the mark are taken off.
+/// The text before the first `mark`, or all; it and the mark are taken off.
 std::string_view take_to(std::string_view& text, char mark);
 
 /// Throws configuration_error, which says what differs between a state's mix and that of `now`; either may be of one

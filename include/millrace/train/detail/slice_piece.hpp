@@ -31,7 +31,7 @@ inline std::uint64_t first_positions(std::uint64_t step, std::uint64_t tracks) n
   return std::clamp(step, tracks, 16 * tracks);
 }
 
-/// The memory that a slice of `slice` samples takes, by the mean sample. Of compressed text the frames count, too, as
+/// The memory that a slice of `slice` samples takes, by the mean sample. The frames of compressed text count, too, as
 /// if they were as long.
 inline std::uint64_t slab_of_slice(const index_set& indexes, std::uint64_t slice) noexcept {
   const std::uint64_t mean = indexes.sample_bytes() / std::max<std::uint64_t>(indexes.samples(), 1) + 1;
@@ -69,8 +69,16 @@ class slice_piece {
   class range : public wanted_range {
    public:
     explicit range(std::uint64_t s) noexcept : shard(s) {}
+    /// It has been read, or has failed. Ranges of a group are done together.
+    void came() noexcept {
+      if (of == nullptr) {
+        done = true;
+      } else if (--of->missing == 0) {
+        for (std::size_t i = 0; i < of->ranges; ++i) of->read[i].done = true;
+      }
+    }
     std::uint64_t shard;
-    // Of objects, that of field `field` of sample `ordinal`, from its beginning to its end:
+    // The object that is field `field` of sample `ordinal`, from its beginning to its end:
     std::uint64_t ordinal = 0;
     std::size_t field = 0;
     bool cut = false;                 // more of the piece would have been in it if it could be longer

@@ -36,8 +36,8 @@ struct samples_on_disk {
 /// which order, by which rank, and from where on; epochs() and its state, the comparison of ranks, dataset::plan() and
 /// the advice in the log read it.
 ///
-/// epochs() makes it from what is known at the call (`asked`). Once the indexes are known, a second one is made of that
-/// and them, and is complete (known()). Without an index the list of shards completes it (window_plan).
+/// epochs() makes it from the facts that are known at the call (`asked`). Once the indexes are known, a second one is
+/// made of that and them, and is complete (known()). Without an index the list of shards completes it (window_plan).
 class training_plan {
  public:
   class dataset {
@@ -52,8 +52,9 @@ class training_plan {
   /// `streamed`. Throws configuration_error for options that contradict each other or the dataset, and for a text that
   /// is no state of such a training.
   training_plan(const epochs_options& training, epoch_state order, std::string_view state);
-  /// The same with the indexes of a dataset, or of the members of a mix. `listed` are the shards' URLs, in the order of
-  /// the indexes, where these have other names; else empty. Throws, before anything is read, what epochs() throws.
+  /// That training with the indexes of a dataset, or of the members of a mix. `listed` are the shards' URLs, in the
+  /// order of the indexes, if these have other names; else empty. Throws, before anything is read, what epochs()
+  /// throws.
   training_plan(const training_plan& asked, dataset_mix::member data, std::shared_ptr<const storage> from,
                 std::vector<std::string> listed = {});
   training_plan(const training_plan& asked, dataset_mix data, std::shared_ptr<const storage> from,
@@ -87,17 +88,17 @@ class training_plan {
   std::string url(std::uint64_t shard) const {
     return urls.empty() ? sets[dataset_of(shard)].prefix + index(shard).name() : urls[static_cast<std::size_t>(shard)];
   }
-  /// As messages show it.
+  /// Its URL in messages.
   std::string shown(std::uint64_t shard) const;
   std::uint64_t shards() const noexcept { return sets.back().first + sets.back().indexes->size(); }
   /// Sentences about options that do not fit the data; one a line, empty where all is well.
   std::string advice() const;
-  /// Whether any index has checksums of its samples.
+  /// True if any index has checksums of its samples.
   bool summed() const noexcept {
     return std::any_of(sets.begin(), sets.end(), [](const dataset& d) { return d.indexes->has_checksums(); });
   }
 
-  // As it is asked for:
+  // The training that is asked for:
   /// The given ones, but .ranks is empty, .rank that of the group, and .batch not 0; with the indexes, neither .tracks
   /// nor .bytes is 0.
   epochs_options options;

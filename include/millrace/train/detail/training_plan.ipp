@@ -336,13 +336,13 @@ MILLRACE_INLINE samples_on_disk look_on_disk(const storage& store, const index_s
     }
   }
   if (looked == 0) return {};
-  // What pads the samples lies between them.
+  // Padding lies between the samples.
   const double share = static_cast<double>(held) / static_cast<double>(looked);
   const std::uint64_t of = indexes.sample_bytes();
   return {static_cast<std::uint64_t>(share * static_cast<double>(of) + 0.5), of};
 }
 
-/// Of all arrays; 0 where there are none.
+/// The digest of all arrays; 0 if there are none.
 MILLRACE_INLINE std::uint64_t training_plan::contents() const {
   hasher128 all;
   bool any = false;

@@ -14,8 +14,8 @@
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// What fixes the order of a training without an index, beside the contents of its shards: its training_plan, with the
-/// list.
+/// The facts that fix the order of a training without an index, beside the contents of its shards: its training_plan,
+/// with the list.
 class window_plan {
  public:
   window_plan() = default;
@@ -38,12 +38,13 @@ class window_plan {
 ///
 /// The rule. An epoch's shards of this rank (shard_deal) are opened in their order, `width` of them at once, and read
 /// in turn, a sample each. A shard that has ended when its turn comes is replaced by the next one, which gets the turn;
-/// if there is none, the turn passes to the shard after it. What is read goes into the last slot of the window. Before
-/// the first sample leaves, a tenth of the window is filled, in samples or bytes (whichever comes first); before each
-/// other one at most two samples are read, while the window has room: fewer than `window` samples, and of fewer than
-/// `window_bytes` bytes. Two samples may always be there, so that the last one is known to be that. The sample that
-/// leaves is drawn from the first `window` slots, by random numbers of its place in the epoch alone; the last slot
-/// moves to its place. A sample's bytes are those of its members in the archive, headers and padding included.
+/// if there is none, the turn passes to the shard after it. A sample that is read goes into the last slot of the
+/// window. Before the first sample leaves, a tenth of the window is filled, in samples or bytes (whichever comes
+/// first); before each other one at most two samples are read, while the window has room: fewer than `window` samples,
+/// and of fewer than `window_bytes` bytes. Two samples may always be there, so that the last one is known to be that.
+/// The sample that leaves is drawn from the first `window` slots, by random numbers of its place in the epoch alone;
+/// the last slot moves to its place. A sample's bytes are those of its members in the archive, headers and padding
+/// included.
 class window_order {
  public:
   class place {
@@ -62,7 +63,7 @@ class window_order {
     std::uint64_t ordinal = 0;
     friend bool operator==(const spot&, const spot&) = default;
   };
-  /// What has happened, in 16 bytes: a sample has been taken, or one of the others.
+  /// An event, in 16 bytes: a sample has been taken, or one of the others.
   class event {
    public:
     static constexpr event taken(std::uint64_t from, std::uint64_t to) noexcept { return {from, to}; }
@@ -75,7 +76,7 @@ class window_order {
 
   /// At the beginning of an epoch.
   window_order(std::shared_ptr<const window_plan> plan, std::uint64_t epoch);
-  /// Where a state says. False where that cannot be.
+  /// Moves to the position of a state. False if that cannot be.
   bool move_to(std::uint64_t count, std::uint64_t next_number, std::size_t turn, std::vector<place> places,
                std::vector<spot> held);
 
@@ -96,7 +97,7 @@ class window_order {
   bool over() const noexcept {
     return (places_.empty() && held_.empty()) || (plan_->take != 0 && count_ >= plan_->take);
   }
-  /// Whether a sample must be read before the next one leaves: of asked().
+  /// True if a sample of asked() must be read before the next one leaves.
   bool pulls() const noexcept;
   const place& asked() const noexcept { return places_[turn_]; }
 

@@ -99,7 +99,7 @@ MILLRACE_INLINE window_order order_at(const epoch_state& state, std::shared_ptr<
     const std::uint64_t size = in.next();
     const std::string etag = in.next_text();
     if (!in.good() || number >= plan->shards.size()) {
-      // Of another list, or damaged: decided below.
+      // It is of another list, or damaged: decided below.
     } else {
       const shard& listed = plan->shards[static_cast<std::size_t>(number)];
       if (!etag.empty() && !listed.etag.empty() && !millrace::detail::same_etag(listed.etag, etag)) {
@@ -267,7 +267,7 @@ MILLRACE_INLINE std::string window_position::state(const epoch_mark& delivered) 
     now.steps = delivered.steps;
     now.taken = inside ? delivered.part.taken : 0;
     now.window = inside ? asked_->window_number(delivered.part.stage) : 0;
-    // Of equal_batches there may have been but empty entries since a resume.
+    // With equal_batches there may have been but empty entries since a resume.
     const std::optional<epoch_state>& saved = asked_->saved;
     const bool same = saved && saved->epoch == delivered.epoch && saved->position == delivered.next;
     if (same && together && !delivered.part) {

@@ -48,8 +48,8 @@ async_generator<Sample> samples_of(shard s, std::shared_ptr<const storage> store
   return detail::group_members(detail::untar_plain_members(std::move(chunks), how), ordinal);
 }
 
-/// What epochs() reads without an index: the open shards, the next few in the order, and the window that their samples
-/// go into. After a resume, held_samples reads what the window held.
+/// The reader of epochs() without an index: the open shards, the next few in the order, and the window of their
+/// samples. After a resume, held_samples reads what the window held.
 template <class Sample = sample>
 class window_reader {
  public:
@@ -107,7 +107,7 @@ class window_reader {
     }
   }
 
-  /// Of order().asked(): null where nothing of it is left to read.
+  /// The shard of order().asked(): null if nothing of it is left to read.
   open_shard* asked() noexcept {
     const auto found = open_.find({order_.epoch(), order_.asked().number});
     return found == open_.end() ? nullptr : found->second.get();
@@ -134,16 +134,7 @@ class window_reader {
     order_.shard_ended();
   }
   void note_loss(const std::exception_ptr& failure) {
-    std::string reason = "an exception that is no std::exception";
-    try {
-      std::rethrow_exception(failure);
-    } catch (const error& e) {
-      reason = e.reason();
-    } catch (const std::exception& e) {
-      reason = e.what();
-    } catch (...) {
-    }
-    position_->note_loss(order_.shard_of(order_.asked()), order_, reason);
+    position_->note_loss(order_.shard_of(order_.asked()), order_, reason_of(failure));
   }
 
   /// The next sample of the order leaves the window: it is here when ready().
