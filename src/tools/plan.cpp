@@ -120,8 +120,11 @@ int main(int count, char** texts) {
       ->check(tools::not_empty);
   number("--seed", o.seed, "S", "Seed of the order");
   number("--epoch", o.epoch, "E", "The epoch");
-  decimal("--price-1000", o.price_of_1000_requests, "PRICE", "Price of 1000 requests");
+  given.add_option("--price-1000", o.price_of_1000_requests, "Price of 1000 requests; if not given, S3's in dollars")
+      ->type_name("PRICE")
+      ->check(tools::decimal);
   decimal("--price-gb", o.price_of_gigabyte, "PRICE", "Price of a gigabyte that leaves the store");
+  decimal("--limit", o.requests_per_second, "REQUESTS", "Requests in a second that the store takes for all ranks");
   decimal("--latency-ms", latency, "MS", "Time until the first byte of an answer");
   decimal("--mb-s", rate, "MB", "Megabytes a second of a rank's network");
   return given.run(count, texts, [&] {

@@ -91,6 +91,18 @@ TEST_CASE("under refusals parts are as long as .part allows", "[fleet]") {
   CHECK(longer.goodput > 0.95);
 }
 
+TEST_CASE("ranks that take less than the store gives ask for few long parts, and wait for none", "[fleet]") {
+  fleet_options o;
+  o.limit = 1e9;
+  for (const double demand : {3e6, 28e6, 100e6}) {
+    o.demand = demand;
+    const fleet_result r = run_fleet(o);
+    INFO(1e-6 * demand << " MB/s: parts of " << r.mean_part / static_cast<double>(MiB) << " MiB");
+    CHECK(r.goodput > 0.98);
+    CHECK(r.mean_part > (demand < 10e6 ? 4.0 : 6.0) * MiB);  // the highest rate would take 2
+  }
+}
+
 TEST_CASE("the patience with a store that refuses everything ends", "[fleet]") {
   fleet_options o = small(30e6);
   o.ranks = 2;

@@ -102,6 +102,22 @@ TEST_CASE("the check word of a state is over all that it says, not over its spac
   mixed.replace(mixed.find("abcDEF-_"), 8, w.streamed->place);
   CHECK_THROWS_WITH(epoch_state::parse(mixed),
                     "resume: the state is damaged: its check word is not that of its members");
-  CHECK_THROWS_WITH(epoch_state::parse(R"({"millrace":"epochs","version":4})"),
-                    "resume: the state has version 4; this program reads versions 1 to 3");
+  CHECK_THROWS_WITH(epoch_state::parse(R"({"millrace":"epochs","version":5})"),
+                    "resume: the state has version 5; this program reads versions 1 to 4");
+}
+
+TEST_CASE("a state with hosts says by its version which homes it is of") {
+  epoch_state s = epoch_state::parse(plain);
+  s.hosts = 4;
+  CHECK_THAT(s.text(), Contains(R"("version":4,)"));
+  CHECK(epoch_state::parse(s.text()) == s);
+  s.former_homes = true;
+  CHECK_THAT(s.text(), Contains(R"("version":2,)"));
+  CHECK(epoch_state::parse(s.text()) == s);
+  s.steps = 3;
+  s.world_size = 4;
+  CHECK_THAT(s.text(), Contains(R"("version":3,)"));
+  CHECK(epoch_state::parse(s.text()) == s);
+  s.hosts = 1;
+  CHECK_FALSE(epoch_state::parse(s.text()).former_homes);
 }

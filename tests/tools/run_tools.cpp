@@ -104,7 +104,8 @@ void check_options(const std::string& index, const std::string& verify, const st
   help(index, {"PREFIX", "--out", "--format", "--stream", "--headers", "--shards", "--max-member", "--max-line"});
   help(verify, {"INDEX", "FINGERPRINTS"});
   help(plan, {"PLACE", "--world", "--batch", "--tracks", "--slice", "--take-batches", "--memory-mb", "--hosts",
-              "--cache", "--cache-gb", "--seed", "--epoch", "--price-1000", "--price-gb", "--latency-ms", "--mb-s"});
+              "--cache", "--cache-gb", "--seed", "--epoch", "--price-1000", "--price-gb", "--limit", "--latency-ms",
+              "--mb-s"});
   help(cache, {"stat", "verify", "drop", "fill"});
   require_said(run(cache + " fill --help"), 0, "--keep-free");
   require_said(run(cache + " --version"), 0, "millrace-cache " + version + "\n");
@@ -320,6 +321,8 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(run(plan + " s3://corpus/train/ --world 4 --batch 8 --hosts 2 --cache-gb 1"), 0,
                "with a disk cache of 953.7 MiB on each of 2 hosts, reads from the store: about 0 bytes");
   require_said(run(plan + " s3://corpus/train/ --world 4 --hosts 3"), 3, "3 hosts do not divide");
+  require_said(run(plan + " s3://corpus/train/ --world 4 --batch 8"), 0, " s at the 5500 a second that a prefix takes");
+  require_said(run(plan + " s3://corpus/train/ --world 4 --batch 8 --limit 100"), 0, " s at the 100 a second");
   require_said(run(plan + " s3://corpus/train/ --world 4 --batch 8 --price-1000 0.4 --latency-ms 30 --mb-s 100"), 0,
                "7 batches on each of 4 ranks, 7 entries of weight 0");
 

@@ -131,21 +131,35 @@ TEST_CASE("the requests that a plan says are those that the server counts") {
   static_cast<void>(trained(data));  // which makes the index
   for (const std::uint32_t world : {1u, 2u}) {
     for (const std::uint64_t tracks : {0u, 4u, 60u, 960u}) {
+      epoch_plan plan;
+      double steady = 0;  // of an epoch of all ranks, starts aside
       for (std::uint32_t rank = 0; rank < world; ++rank) {
-        const epochs_options how{
-            .seed = 3, .epochs = 1, .batch = 8, .rank = {.index = rank, .world_size = world}, .tracks = tracks};
-        const epoch_plan plan = epoch_plan::of_training(data, how);
-        server.log().clear();
-        runtime rt;
-        auto run = rt.run(epochs(data, how) | batch());
-        for (const std::vector<sample>& b : run) CHECK(!b.empty());
-        std::uint64_t made = 0;
-        for (const s3_server::logged_request& r : server.log().entries()) made += r.method == "GET" && !r.key.empty();
+        const auto made_by = [&](std::uint64_t epochs_of_run) {
+          const epochs_options how{.seed = 3,
+                                   .epochs = epochs_of_run,
+                                   .batch = 8,
+                                   .rank = {.index = rank, .world_size = world},
+                                   .tracks = tracks};
+          plan = epoch_plan::of_training(data, how);
+          server.log().clear();
+          runtime rt;
+          auto run = rt.run(epochs(data, how) | batch());
+          for (const std::vector<sample>& b : run) CHECK(!b.empty());
+          std::uint64_t made = 0;
+          for (const s3_server::logged_request& r : server.log().entries()) made += r.method == "GET" && !r.key.empty();
+          return made;
+        };
+        const std::uint64_t made = made_by(1);
         INFO("rank " << rank << " of " << world << ", " << tracks << " tracks");
         UNSCOPED_INFO("made " << made << " planned " << plan.most_rank_requests << " + " << plan.start_requests);
         CHECK(made <= (plan.most_rank_requests + plan.start_requests) * 5 / 4);
         CHECK(made >= plan.most_rank_requests * 3 / 4);
+        steady += static_cast<double>(made_by(3) - made) / 2;
       }
+      INFO(world << " ranks, " << tracks << " tracks");
+      CHECK(static_cast<double>(plan.requests) == Approx(steady).epsilon(0.1));
+      CHECK(plan.cost == Approx(0.0004 / 1000 * steady).epsilon(0.1));
+      CHECK(plan.limit_seconds == Approx(steady / 5500).epsilon(0.1));
     }
   }
 }
@@ -200,7 +214,7 @@ TEST_CASE("the plan of a training through a disk cache says what its second epoc
   static_cast<void>(trained(data));  // which makes the index
   CHECK_THAT(data.plan({.seed = 3, .batch = 8}), Catch::Matchers::Contains("the second epoch, with a disk cache of ") &&
                                                      Catch::Matchers::Contains(" on the host, reads from the store: "
-                                                                               "about 0 bytes by 0 requests\n"));
+                                                                               "about 0 bytes by 0 requests, $0\n"));
   const epochs_options two{.seed = 3, .batch = 8, .rank = {.index = 0, .world_size = 2}};
   CHECK_THAT(data.plan(two), Catch::Matchers::Contains("on each of 2 hosts") &&
                                  Catch::Matchers::Contains("; with .hosts = 2 0 bytes by 0 requests"));

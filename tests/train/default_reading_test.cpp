@@ -3,16 +3,21 @@
 #include <millrace/train/tracks_advice.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/units.hpp>
+#include <millrace/coro/block_on.hpp>
 #include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/index_set.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/order/shuffle_quality.hpp>
+#include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/detail/reading_estimate.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 #include <millrace/train/epoch_plan.hpp>
@@ -152,4 +157,45 @@ TEST_CASE("ranks read at most 1.1 times small data, their starts included, and a
   }
   for (const auto& [place, key] : resumed.samples) got.push_back(key);
   CHECK(got == expected);
+}
+
+namespace {
+
+/// Takes a sample each so many microseconds.
+task<void> take_slowly(stream<sample> in, std::int64_t each) {
+  while (const std::optional<sample> s = co_await in.next()) co_await sleep_for(std::chrono::microseconds(each));
+}
+
+}  // namespace
+
+TEST_CASE("a rank that does not wait for its store makes the requests and reads the bytes of the plan") {
+  const tar_dataset data(std::vector<std::size_t>(4, 1000), 30000);
+  data.store->host_name = "far";
+  data.store->first_byte = std::chrono::milliseconds(25);
+  data.store->rate = 30'000'000;
+  for (const std::uint32_t world : {1u, 2u}) {
+    test::settings o{.seed = 5, .batch = 8, .rank = {.index = 0, .world_size = world}};
+    o.slice = 128;  // 2 MB, of which the highest rate would take parts
+    o.tracks = 2;
+    const dataset known(data.store, data.indexes, {.prefix = data.prefix, .slice = o.slice});
+    const epoch_plan plan = epoch_plan::of_training(known, o.training());
+    CHECK(plan.cost == 0);  // no network
+    CHECK(plan.limit_seconds == 0);
+    double requests = 0, bytes = 0;  // of an epoch, starts aside
+    for (std::uint32_t r = 0; r < world; ++r) {
+      o.rank.index = r;
+      for (const std::uint64_t epochs : {1u, 3u}) {
+        o.epochs = epochs;
+        data.store->requests = data.store->read_bytes = 0;
+        testing::virtual_loop loop;
+        block_on(loop, take_slowly(data.open(o), 4000));
+        const double sign = epochs == 1 ? -0.5 : 0.5;
+        requests += sign * static_cast<double>(data.store->requests);
+        bytes += sign * static_cast<double>(data.store->read_bytes);
+      }
+    }
+    INFO(world << " ranks");
+    CHECK(static_cast<double>(plan.requests) == Approx(requests).epsilon(0.1));
+    CHECK(static_cast<double>(plan.bytes) == Approx(bytes).epsilon(0.1));
+  }
 }

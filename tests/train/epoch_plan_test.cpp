@@ -304,6 +304,50 @@ TEST_CASE("the plan says what too little memory for the open slices costs, and w
   CHECK(bytes_advice(set, order, 1, o).empty());
 }
 
+TEST_CASE("a plan says dollars, seconds of the store's limit and memory, and the same of longer slices") {
+  std::vector<shard_index> all;
+  for (int i = 0; i < 100; ++i) {
+    all.push_back(index_of(std::to_string(100 + i) + ".tar", std::vector<std::uint64_t>(1000, 29184)));
+  }
+  const index_set set(std::move(all));
+  REQUIRE(set.slice() == 64);
+  for (const std::uint64_t world : {1u, 5u, 1000u}) {
+    plan_options o{.world = world, .batch = 8, .order = {.tracks = 20, .slice = 64}};
+    const epoch_plan plan = epoch_plan::of(set, o);
+    INFO(world << " ranks: " << plan.text());
+    CHECK(plan.cost == Approx(0.0004 / 1000 * static_cast<double>(plan.requests)));
+    CHECK(plan.limit_seconds == Approx(static_cast<double>(plan.requests) / 5500));
+    CHECK(plan.rank_memory == (20 + world - 1) / world * 64 * 29696);
+    CHECK(plan.most_rank_memory == 2 * plan.rank_memory);
+    REQUIRE(plan.longer_slice == 256);
+    o.order.slice = 256;
+    const epoch_plan longer = epoch_plan::of(set, o);
+    CHECK(plan.longer_requests == longer.requests);
+    CHECK(plan.longer_cost == Approx(longer.cost));
+    CHECK(plan.longer_rank_memory == longer.rank_memory);
+    CHECK(longer.longer_slice == 0);
+    CHECK(longer.longer_cost == 0);
+    CHECK_THAT(plan.text(), Catch::Matchers::Contains("requests, $0.0006") &&
+                                Catch::Matchers::Contains(" an epoch, 0.30 s at the 5500 a second that a prefix") &&
+                                Catch::Matchers::Contains("\nwith .slice = 256: ") &&
+                                Catch::Matchers::Contains(", $0.0002") &&
+                                Catch::Matchers::Contains(", a rank up to "));
+  }
+  const epoch_plan other = epoch_plan::of(set, {.batch = 8,
+                                                .order = {.tracks = 20, .slice = 64},
+                                                .memory = 128 * MiB,
+                                                .price_of_1000_requests = 10,
+                                                .requests_per_second = 100});
+  CHECK(other.most_rank_memory == 128 * MiB);
+  CHECK_THAT(other.text(), Catch::Matchers::Contains(", cost 16") &&
+                               Catch::Matchers::Contains(" s at the 100 a second that a prefix takes") &&
+                               Catch::Matchers::Contains("of open slices, 128.0 MiB with what it reads ahead"));
+  CHECK(epoch_plan::of(set, {.batch = 8, .order = {.tracks = 60, .slice = 64}}).longer_slice == 0);  // too many tracks
+  CHECK(epoch_plan::of(set, {.batch = 8, .order = {.tracks = 20, .slice = 64}, .requests_per_second = 0})
+            .text()
+            .find("a prefix takes") == std::string::npos);
+}
+
 TEST_CASE("the memory of a plan from indexes is that of the largest slices") {
   std::vector<std::uint64_t> sizes(100, 1000);
   sizes[40] = 50000;
@@ -348,7 +392,8 @@ TEST_CASE("a plan without an index deals whole shards") {
   REQUIRE(plan.advice.size() == 1);
   CHECK_THAT(plan.advice[0], Catch::Matchers::Contains("One rank has 1.20 times the mean"));
   CHECK_THAT(plan.text(),
-             Catch::Matchers::Contains("without an index\na rank of 4: 40.0 MiB to 60.0 MiB, about 9 requests"));
+             Catch::Matchers::Contains("without an index\na rank of 4: 40.0 MiB to 60.0 MiB, about 9 requests, "
+                                         "up to 60.0 MiB of memory\n"));
   shards.emplace_back("s3://b/x");
   CHECK_THAT(epoch_plan::of(shards, {}).text(), Catch::Matchers::Contains("Some sizes are not known"));
 }

@@ -155,6 +155,35 @@ TEST_CASE("another number of hosts is refused by name inside an epoch, and anoth
   for (const auto& [position, key] : all) CHECK(key == keys[static_cast<std::size_t>(position & UINT32_MAX)]);
 }
 
+TEST_CASE("a state of former homes goes on with them, until the number of hosts is another one") {
+  const tar_dataset data(uneven_counts, 900);
+  epoch_state state = epoch_state::parse(delivered_by(data.open(options_of(0, 4, 4)), 4, 2).state);
+  state.former_homes = true;  // as a version before wrote it
+  const auto goes_on = [&](std::uint64_t hosts, bool former) {
+    std::map<std::uint64_t, std::string> all;
+    for (std::uint32_t r = 0; r < 12; ++r) {
+      test::settings o = options_of(r, 12, hosts);
+      o.resume = state.text();
+      const delivered one = delivered_by(data.open(o), 4);
+      all.insert(one.samples.begin(), one.samples.end());
+      CHECK(epoch_state::parse(one.state).former_homes == former);
+    }
+    std::map<std::uint64_t, std::string> wanted;
+    for (std::uint64_t epoch = state.epoch; epoch < 3; ++epoch) {
+      const order_options how{.tracks = 24, .slice = 8, .hosts = hosts, .former_homes = former};
+      const std::vector<std::string> keys = data.order(5, epoch, how);
+      for (std::size_t g = 0; g < keys.size(); ++g) wanted[epoch << 32 | g] = keys[g];
+    }
+    wanted.erase(wanted.begin(), wanted.lower_bound(state.epoch << 32 | state.position));
+    CHECK(all == wanted);
+  };
+  goes_on(4, true);
+  state.epoch = 1;
+  state.position = 0;
+  goes_on(4, true);
+  goes_on(3, false);
+}
+
 TEST_CASE("without .hosts, orders and states are what they were") {
   const tar_dataset data(uneven_counts, 900);
   const delivered one = delivered_by(data.open(options_of(0, 1, 1)), 4, 3);

@@ -68,7 +68,7 @@ mill::rank group_of(const mill::rank& mine, std::uint32_t members) {  // neighbo
 // begin plan
 std::string plan_of(const mill::dataset& data, const mill::epochs_options& training) {
   const mill::epoch_plan plan = mill::epoch_plan::of_training(
-      data, training, {.price_of_1000_requests = 0.0004, .price_of_gigabyte = 0, .request_seconds = 0.03});
+      data, training, {.price_of_1000_requests = 0.0005, .price_of_gigabyte = 0.02, .request_seconds = 0.03});
   return std::to_string(plan.batches) + " batches, cost " + std::to_string(plan.cost) + "\n" + plan.text();
 }
 // end plan

@@ -32,8 +32,8 @@ struct streamed_order {
 /// ranks can resume from it, unless `world_size` is not 0. Without an index it is of one rank (`streamed`).
 class epoch_state {
  public:
-  /// The version of a text with `steps`. Other texts have version 2, which earlier programs read.
-  static constexpr std::uint64_t version = 3;
+  /// The version of a text with `hosts`. Texts with `steps` have version 3 and others 2, which earlier programs read.
+  static constexpr std::uint64_t version = 4;
 
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
@@ -41,6 +41,8 @@ class epoch_state {
   std::uint64_t tracks = 0;
   std::uint64_t slice = 0;
   std::uint64_t hosts = 1;  ///< order_options::hosts; left out of the text if it is 1
+  /// order_options::former_homes: of a text with `hosts` of an earlier version.
+  bool former_homes = false;
   hash128 index;  ///< index_set::digest()
   /// For arrays: a hash of their contents (arrays::contents()). A training goes on with others, and the log says so.
   /// Left out of the text if there are none.

@@ -67,7 +67,7 @@ MILLRACE_INLINE std::string epoch_state::unchecked_text() const {
     number("world_size", world_size);
   };
   if (streamed) word("order", "window");
-  number("version", steps == 0 ? 2 : version);
+  number("version", hosts != 1 && !former_homes ? version : steps != 0 ? 3 : 2);
   number("seed", seed);
   number("epoch", epoch);
   number("position", position);
@@ -137,6 +137,7 @@ MILLRACE_INLINE epoch_state epoch_state::parse(std::string_view text) {
     out.tracks = number("tracks");
     out.slice = number("slice");
     if (json->find("hosts")) out.hosts = number("hosts");
+    out.former_homes = out.hosts != 1 && its_version < version;
     out.index = digest("index");
     if (json->find("contents")) out.contents = number("contents");
     out.mix = json->find("mix").value_or(std::string_view());

@@ -31,6 +31,9 @@ struct order_options {
   /// Slices are the groups of shard_counts::groups(), of whatever length, if there are any; `slice` means nothing
   /// then.
   bool groups = false;
+  /// Homes as states of versions before 4 have them: a host's are a stretch of the random order of slices, and one host
+  /// more moves half of all.
+  bool former_homes = false;
 };
 
 /// A good order_options::slice: the largest power of two with at most `most` bytes and 256 samples; at least 1.
@@ -56,13 +59,14 @@ inline std::uint64_t slice_for(std::uint64_t samples, std::uint64_t bytes, std::
 /// With a selection, its entries stand in the place of the shards' samples: a subset, or samples drawn by weights.
 ///
 /// With several **hosts**, every slice has a home, so that a host reads the same samples in every epoch. Slices are cut
-/// at the same samples in all epochs, and laid in an order that the seed gives, of which each host has an equal length:
-/// the samples divided by the hosts, to one sample. At the end of one host's length and the beginning of the next
-/// one's, a slice may be shared by both; its samples have their homes as others do. A host's whole slices are put in
-/// random order, anew in each epoch, on a tape of its own, with the parts of shared slices at its end; the hosts' tapes
-/// stand one after the other. Track t is one of host t mod hosts, and so is position t. The order of the slices does
-/// not depend on the number of hosts: if that changes by a factor, each host of fewer has the slices of neighbours
-/// among more.
+/// at the same samples in all epochs, and laid in a random order that the seed gives. Up to 2^16 of them are a
+/// partition each; of more, a partition is as many neighbours of that order. All hosts have equally many partitions.
+/// They are given out as if hosts were added one by one, each of which takes equally many from those before it: so of
+/// the samples of H hosts about H / (H + 1) stay where they are as one more comes. The rest, less than a partition for
+/// each host, is divided equally, to one sample. There a slice may be shared by two hosts; its samples have their homes
+/// as others do. A host's whole slices are put in random order, anew in each epoch, on a tape of its own, with the
+/// parts of shared slices at its end; the hosts' tapes stand one after the other. Track t is one of host t mod hosts,
+/// and so is position t. The partitions take 4 bytes each.
 ///
 /// So the position of a training in an epoch is one number, and a rank that owns some of the tracks (rank_share) reads
 /// each of them slice by slice. The whole definition: docs/design/order.md.
@@ -114,24 +118,28 @@ class sample_order {
 
  private:
   friend class track_cursor;
-  /// A host's part of the tape and, by another number, of the slices in the order of their homes.
+  /// The slices of a host. They are numbered in the order of homes: those of the first host's partitions, of the
+  /// second one's, ..., and then those that are left.
   struct home {
-    stretch line;
-    std::uint64_t first = 0;  // its first whole slice
-    std::uint64_t full = 0;   // how many of them it has
-    /// Samples of the shared slice before those.
-    std::uint64_t before(std::uint64_t slice) const noexcept {
-      const std::uint64_t end = line.begin + line.length;
-      return (first * slice < end ? first * slice : end) - line.begin;
-    }
+    std::uint64_t host = 0;
+    stretch line;              // its part of the tape
+    std::uint64_t rest = 0;    // samples of the slices that are left, before its part of them
+    std::uint64_t first = 0;   // the first one of these that is whole
+    std::uint64_t full = 0;    // whole ones, with those of its partitions
+    std::uint64_t before = 0;  // samples of the slice before `first`
   };
   /// The number on the tape of the group that has this place.
   std::size_t group_at(std::uint64_t place) const noexcept;
   home home_at(std::uint64_t host) const noexcept;
+  placed_slice slice_at(std::uint64_t place, const home& h) const noexcept;
   std::uint64_t host_at(std::uint64_t place) const noexcept;
   /// The sample that slice number `s`, in the order of homes, begins with.
   std::uint64_t first_of(std::uint64_t s) const noexcept {
-    return (s < full_slices_ ? (hosts_ == 1 ? s : homes_(s)) : s) * slice_;
+    if (s >= full_slices_) return s * slice_;
+    if (partitions_ != nullptr && s / partition_ < partitions_->size()) {
+      s = (*partitions_)[static_cast<std::size_t>(s / partition_)] * partition_ + s % partition_;
+    }
+    return homes_(s) * slice_;
   }
 
   std::shared_ptr<const shard_counts> counts_;
@@ -147,7 +155,10 @@ class sample_order {
   std::uint64_t slice_key_;
   std::uint64_t tape_key_;
   permutation tape_;                                               // of one host
-  permutation homes_;                                              // of several: the slices in the order of their homes
+  permutation homes_;                                              // of several: a random order of the slices
+  std::shared_ptr<const std::vector<std::uint32_t>> partitions_;   // of these, host by host; or null
+  std::uint64_t partition_ = 0;                                    // slices of each
+  std::uint64_t owned_ = 0;                                        // slices of a host's partitions
   std::shared_ptr<const std::vector<std::uint64_t>> tape_begins_;  // of groups, and where the last one ends; or null
   std::uint64_t seed_;
   std::uint64_t epoch_;
@@ -192,6 +203,7 @@ class track_cursor {
   sample_order::stretch track_;
   std::uint64_t at_ = 0;  // in the track
   std::uint64_t left_;
+  sample_order::home home_;           // with several hosts
   sample_order::placed_slice slice_;  // the one entered; of no length before the first
   std::uint64_t shard_ = UINT64_MAX;  // the shard of the sample before
   permutation inside_;

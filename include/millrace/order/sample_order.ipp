@@ -17,6 +17,32 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
+namespace detail {
+
+/// The numbers of the partitions that each of `hosts` has, host by host, and then those that are left. Each has the
+/// same number; a host more takes it from all others.
+MILLRACE_INLINE std::vector<std::uint32_t> partitions_of_hosts(std::uint32_t partitions, std::uint64_t hosts) {
+  std::vector<std::vector<std::uint32_t>> of_host;
+  std::vector<std::uint32_t> left;
+  for (std::uint32_t p = 0; p < partitions; ++p) left.push_back(p);
+  while (of_host.size() < hosts) {
+    const auto each = static_cast<std::size_t>(partitions / (of_host.size() + 1));
+    for (std::vector<std::uint32_t>& host : of_host) {
+      if (host.size() == each) break;  // as all others
+      left.insert(left.end(), host.begin() + static_cast<std::ptrdiff_t>(each), host.end());
+      host.resize(each);
+    }
+    of_host.emplace_back(left.end() - static_cast<std::ptrdiff_t>(each), left.end());
+    left.resize(left.size() - each);
+  }
+  std::vector<std::uint32_t> all;
+  for (const std::vector<std::uint32_t>& host : of_host) all.insert(all.end(), host.begin(), host.end());
+  all.insert(all.end(), left.begin(), left.end());
+  return all;
+}
+
+}  // namespace detail
+
 MILLRACE_INLINE sample_order::sample_order(std::shared_ptr<const shard_counts> counts, std::uint64_t seed,
                                            std::uint64_t epoch, order_options options,
                                            std::shared_ptr<const sample_selection> selection)
@@ -43,6 +69,16 @@ MILLRACE_INLINE sample_order::sample_order(std::shared_ptr<const shard_counts> c
   tape_key_ = detail::key_of(seed, epoch, 2);
   (hosts_ == 1 ? tape_ : homes_) = permutation(full_slices_, hosts_ == 1 ? tape_key_ : detail::key_of(seed, 0, 5));
   slice_key_ = detail::mix64(detail::key_of(seed, epoch, 3));
+  if (hosts_ > 1 && !options.former_homes) {
+    constexpr std::uint64_t most_partitions = 1 << 16;
+    partition_ = (full_slices_ + most_partitions - 1) / most_partitions;
+    const std::uint64_t partitions = partition_ == 0 ? 0 : full_slices_ / partition_;
+    if (partitions >= hosts_) {
+      owned_ = partitions / hosts_ * partition_;
+      partitions_ = std::make_shared<const std::vector<std::uint32_t>>(
+          detail::partitions_of_hosts(static_cast<std::uint32_t>(partitions), hosts_));
+    }
+  }
   if (!options.groups || selection_ != nullptr || counts_->groups().empty()) return;
   const std::vector<std::uint64_t>& groups = counts_->groups();
   if (hosts_ > 1) {
@@ -81,13 +117,22 @@ MILLRACE_INLINE std::uint64_t sample_order::host_at(std::uint64_t place) const n
 }
 
 MILLRACE_INLINE sample_order::home sample_order::home_at(std::uint64_t host) const noexcept {
-  const std::uint64_t each = samples_ / hosts_;
-  const std::uint64_t longer = samples_ % hosts_;
+  const auto share = [&](std::uint64_t samples) {
+    const std::uint64_t each = samples / hosts_;
+    const std::uint64_t longer = samples % hosts_;
+    return stretch{host * each + std::min(host, longer), each + (host < longer ? 1 : 0)};
+  };
+  const std::uint64_t owned = hosts_ * owned_;  // slices of all partitions
+  const stretch rest = share(samples_ - owned * slice_);
+  const std::uint64_t first = (rest.begin + slice_ - 1) / slice_;
+  const std::uint64_t end = std::min((rest.begin + rest.length) / slice_, full_slices_ - owned);
   home h;
-  h.line = {host * each + std::min(host, longer), each + (host < longer ? 1 : 0)};
-  h.first = (h.line.begin + slice_ - 1) / slice_;
-  const std::uint64_t end = std::min((h.line.begin + h.line.length) / slice_, full_slices_);
-  h.full = end > h.first ? end - h.first : 0;
+  h.host = host;
+  h.line = share(samples_);
+  h.rest = rest.begin;
+  h.first = owned + first;
+  h.full = owned_ + (end > first ? end - first : 0);
+  h.before = std::min(first * slice_, rest.begin + rest.length) - rest.begin;
   return h;
 }
 
@@ -112,23 +157,25 @@ MILLRACE_INLINE sample_order::placed_slice sample_order::slice_at(std::uint64_t 
     if (begin >= samples_) begin -= samples_;
     return {s, s * slice_, {begin, full ? slice_ : samples_ - full_slices_ * slice_}};
   }
-  const std::uint64_t host = host_at(place);
-  const home h = home_at(host);
+  return slice_at(place, home_at(host_at(place)));
+}
+
+MILLRACE_INLINE sample_order::placed_slice sample_order::slice_at(std::uint64_t place, const home& h) const noexcept {
   const std::uint64_t at = (place - h.line.begin) / slice_;
   if (at < h.full) {
-    const permutation tape(h.full, detail::mix64(detail::mix64(tape_key_) ^ host));
-    const std::uint64_t s = h.first + tape(at);
+    const permutation tape(h.full, detail::mix64(detail::mix64(tape_key_) ^ h.host));
+    const std::uint64_t i = tape(at);
+    const std::uint64_t s = i < owned_ ? h.host * owned_ + i : h.first + (i - owned_);
     return {s, h.line.begin + at * slice_, {first_of(s), slice_}};
   }
   // What it has of the slice that the host before has the beginning of, and then that of which it has the beginning.
-  const std::uint64_t before = h.before(slice_);
   const std::uint64_t parts = h.line.begin + h.full * slice_;
-  if (place < parts + before) {
-    const std::uint64_t s = h.line.begin / slice_;
-    return {full_slices_ + 1 + s, parts, {first_of(s) + h.line.begin % slice_, before}};
+  if (place < parts + h.before) {
+    const std::uint64_t s = hosts_ * owned_ + h.rest / slice_;
+    return {full_slices_ + 1 + s, parts, {first_of(s) + h.rest % slice_, h.before}};
   }
-  const std::uint64_t s = h.first + h.full;
-  return {s, parts + before, {first_of(s), h.line.begin + h.line.length - s * slice_}};
+  const std::uint64_t s = h.first + h.full - owned_;
+  return {s, parts + h.before, {first_of(s), h.line.length - h.full * slice_ - h.before}};
 }
 
 MILLRACE_INLINE std::uint64_t sample_order::slices_of(std::uint64_t track) const noexcept {
@@ -139,8 +186,7 @@ MILLRACE_INLINE std::uint64_t sample_order::slices_of(std::uint64_t track) const
   const auto number_at = [&](std::uint64_t place) {  // on the host's tape
     const std::uint64_t at = place - h.line.begin;
     if (at < h.full * slice_) return at / slice_;
-    const std::uint64_t before = h.before(slice_);
-    return h.full + (before != 0 && at >= h.full * slice_ + before ? 1 : 0);
+    return h.full + (h.before != 0 && at >= h.full * slice_ + h.before ? 1 : 0);
   };
   return number_at(on_tape.begin + on_tape.length - 1) - number_at(on_tape.begin) + 1;
 }
@@ -155,11 +201,12 @@ MILLRACE_INLINE sample_place sample_order::at(std::uint64_t position) const {
 MILLRACE_INLINE track_cursor::track_cursor(const sample_order& order, std::uint64_t track, std::uint64_t taken)
     : order_(&order), track_(order.track(track)), left_(taken < track_.length ? track_.length - taken : 0) {
   if (track_.length != 0) at_ = (order.rotation(track) + taken) % track_.length;
+  if (order.hosts_ > 1) home_ = order.home_at(order.home_of(track));
   if (order.selection_ != nullptr) selected_ = selected_entries(*order.selection_, order.seed_, order.epoch_);
 }
 
 MILLRACE_INLINE void track_cursor::enter(std::uint64_t place) {
-  slice_ = order_->slice_at(place);
+  slice_ = order_->hosts_ == 1 ? order_->slice_at(place) : order_->slice_at(place, home_);
   inside_ = permutation(slice_.samples.length, detail::mix64(order_->slice_key_ ^ slice_.number));
   shard_ = UINT64_MAX;
 }

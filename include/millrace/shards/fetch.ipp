@@ -299,6 +299,8 @@ MILLRACE_INLINE std::size_t part_scheduler::next_part(const open_object& o) cons
   if (o.rest) return options_.part;
   const std::uint64_t before = o.next_offset - start_;
   std::size_t part = o.local ? options_.part : o.share.part();
+  // Each request costs money and a place in what the store takes: a consumer that does not wait needs no short ones.
+  if (window_.is_ahead()) part = std::max(part, std::min(options_.part, std::bit_floor(window_.bytes() / 4)));
   if (!o.info->size) part = std::min(part, likely_);
   if (!o.first || before >= part) return part;
   const auto growth = static_cast<std::size_t>(before);

@@ -53,6 +53,10 @@ class read_window {
       : bytes_(std::min(least, most)), most_(most), kept_(std::min(kept, bytes_)), undoes_(true) {}
 
   std::size_t bytes() const noexcept { return bytes_; }
+  /// True if the consumer has hardly waited lately: reads that are longer, and fewer, give it as much.
+  bool is_ahead() const noexcept {
+    return static_cast<double>(lately_waited_.count()) < noticed * static_cast<double>(lately_.count());
+  }
 
   /// At least so many, as far as the bound allows: what the reads that are worth it take.
   void raise(std::size_t bytes) noexcept {

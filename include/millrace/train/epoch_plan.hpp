@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,6 +35,12 @@ namespace detail {
 class training_plan;
 }
 
+/// Dollars that S3 Standard takes for 1,000 GET requests in us-east-1 (aws.amazon.com/s3/pricing, 2026-11).
+inline constexpr double s3_price_of_1000_requests = 0.0004;
+/// GET requests in a second that S3 takes for a partitioned prefix, at least ("Best practices design patterns:
+/// optimizing Amazon S3 performance" in its user guide, 2026-11).
+inline constexpr double s3_requests_per_second = 5500;
+
 /// The training that an epoch is planned for.
 struct plan_options {
   std::uint64_t world = 1;  ///< ranks
@@ -42,7 +49,7 @@ struct plan_options {
   std::uint64_t epoch = 0;
   order_options order = {};      ///< with an index
   std::uint64_t take_batches = 0;  ///< with an index: epochs_options::take_batches
-  std::uint64_t memory = 0;        ///< with an index: epochs_options::bytes; 0: as much as open slices need
+  std::uint64_t memory = 0;        ///< epochs_options::bytes; 0: as much as open slices need, without an index 160 MiB
   std::uint64_t part = 8 * MiB;  ///< without one: bytes of a request
   /// Bytes of a disk cache that each host of the ranks has; 0: there is none.
   std::uint64_t cache_bytes = 0;
@@ -50,9 +57,12 @@ struct plan_options {
   std::uint64_t held_bytes = 0;
   std::uint64_t held_of = 0;
   std::uint64_t hosts = 1;  ///< of the ranks, where order_options::hosts gives the samples no homes
-  /// The store's prices, in any currency; 0: not said.
-  double price_of_1000_requests = 0;
+  /// The store's prices, in any currency. Of requests where none is given: s3_price_of_1000_requests, and 0 of a
+  /// training whose data come over no network.
+  std::optional<double> price_of_1000_requests = {};
   double price_of_gigabyte = 0;  ///< of 10^9 bytes
+  /// Requests in a second that the store takes, of all ranks; 0: any number.
+  double requests_per_second = s3_requests_per_second;
   /// How soon a request is answered, and how fast the bytes come then, for the time to the first batch; 0: not said.
   double request_seconds = 0;
   double bytes_per_second = 0;
@@ -83,16 +93,20 @@ class epoch_plan {
   std::uint64_t least_rank_bytes = 0;  ///< an estimate with an index: by the mean sample
   std::uint64_t most_rank_bytes = 0;
   std::uint64_t most_rank_requests = 0;
+  /// Bytes of samples that a rank holds at most, with what it reads ahead: plan_options::memory; if that is 0, twice
+  /// its open slices.
+  std::uint64_t most_rank_memory = 0;
   /// At most so many more of a rank where a training starts: its first batch is read apart. With an index.
   std::uint64_t start_requests = 0;
-  double cost = 0;                  ///< 0: no prices were given
+  double cost = 0;                  ///< of the requests and bytes, by plan_options
+  double limit_seconds = 0;         ///< that the requests take at plan_options::requests_per_second; 0: no limit
   double first_batch_seconds = 0;   ///< 0: no speeds were given
   // With plan_options::cache_bytes, of caches that are empty before the first epoch; not of a mix:
   std::uint64_t cache_bytes = 0;      ///< of each host; 0: there is none
   std::uint64_t hosts = 1;            ///< that the ranks are on
   std::uint64_t second_bytes = 0;     ///< that the second epoch reads from the store, about
   std::uint64_t second_requests = 0;  ///< likewise
-  double second_cost = 0;             ///< 0: no prices were given
+  double second_cost = 0;
   // The contents of a cache, if they are known (dataset::plan(), plan_options::held_of); not of a mix:
   bool held_known = false;
   std::uint64_t held_bytes = 0;     ///< of the samples, that the disk cache of this host has; of any version
@@ -110,6 +124,11 @@ class epoch_plan {
   /// Bytes of the slices that a rank has open, at most; without an index, and of more than 2^18 samples, by the mean of
   /// samples (of the shard with the largest ones).
   std::uint64_t rank_memory = 0;
+  // From indexes, where slices of up to 8 MiB would be longer and each track has enough of them; 0: none are.
+  std::uint64_t longer_slice = 0;     ///< samples (dataset_options::slice)
+  std::uint64_t longer_requests = 0;  ///< of an epoch with these
+  double longer_cost = 0;
+  std::uint64_t longer_rank_memory = 0;  ///< as rank_memory
   shuffle_quality quality;
   bool homes = false;        ///< the samples have homes on several hosts
   shuffle_quality homeless;  ///< then, the quality without
@@ -128,13 +147,18 @@ class epoch_plan {
               const plan_options& options);
   void advise_of_ranks(std::uint64_t tracks);
   void price(const plan_options& options, double mean_sample);
+  void try_longer_slices(const index_set& indexes, const plan_options& options);
+  /// An amount of money as a text.
+  std::string money(double amount) const;
   void second_epoch(const plan_options& options);
   void next_epoch(const plan_options& options);
   std::string homes_text() const;
+  std::string longer_text() const;
   std::string second_text() const;
   std::string next_text() const;
   void read_in_pieces(const plan_options& options, const order_options& order, double mean_sample);
 
+  bool in_dollars_ = false;
   // The share of the second epoch's bytes that a host has, with homes and without.
   double at_home_ = 0;
   double anywhere_ = 0;
@@ -159,6 +183,21 @@ inline std::string in_bytes(std::uint64_t n) {
 }
 inline std::string from_to(std::uint64_t least, std::uint64_t most) {
   return least == most ? std::to_string(most) : std::to_string(least) + " to " + std::to_string(most);
+}
+
+/// Slices that lie in two shards, and so take two requests.
+inline std::uint64_t borders_in_slices(const sample_order& order) {
+  std::uint64_t borders = 0;
+  const shard_counts& counts = order.counts();
+  const std::uint64_t cut = order.cut();  // all others are multiples of a slice from it
+  for (std::size_t s = 0; s < counts.shards() && !order.by_groups(); ++s) {
+    if (counts.count(s) == 0) continue;
+    const std::uint64_t behind = (counts.begin(s) + order.size() - cut) % order.size();
+    const std::uint64_t length = order.size() % order.slice();  // of the short slice
+    const bool on_cut = behind == 0 || (behind >= length && (behind - length) % order.slice() == 0);
+    if (!on_cut) ++borders;
+  }
+  return borders;
 }
 
 /// The most bytes of `slice` samples in a row, anywhere in the shards laid end to end and round to the first. The rows
@@ -189,17 +228,6 @@ inline std::uint64_t largest_slice(const index_set& indexes, std::uint64_t slice
 
 }  // namespace detail
 
-inline void epoch_plan::price(const plan_options& options, double mean_sample) {
-  cost = static_cast<double>(requests) / 1000 * options.price_of_1000_requests +
-         static_cast<double>(bytes) / 1e9 * options.price_of_gigabyte;
-  second_epoch(options);
-  next_epoch(options);
-  if (options.bytes_per_second > 0) {
-    first_batch_seconds =
-        options.request_seconds + static_cast<double>(options.batch) * mean_sample / options.bytes_per_second;
-  }
-}
-
 inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std::uint64_t sample_bytes,
                                  const plan_options& options) {
   if (options.world == 0 || options.batch == 0) throw configuration_error("a plan needs a rank and a batch");
@@ -224,16 +252,7 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
     plan.slice_visits += visits;
     of_rank[static_cast<std::size_t>(t % of_rank.size())] += visits;
   }
-  std::uint64_t borders = 0;
-  const std::uint64_t cut = order.cut();  // all others are multiples of a slice from it
-  for (std::size_t s = 0; s < counts->shards() && !order.by_groups(); ++s) {
-    if (counts->count(s) == 0) continue;
-    const std::uint64_t behind = (counts->begin(s) + plan.samples - cut) % plan.samples;
-    const bool short_slice = plan.samples % order.slice() != 0;
-    const std::uint64_t length = short_slice ? plan.samples % order.slice() : 0;
-    const bool on_cut = behind == 0 || (behind >= length && (behind - length) % order.slice() == 0);
-    if (!on_cut) ++borders;
-  }
+  const std::uint64_t borders = detail::borders_in_slices(order);
   plan.requests = plan.slice_visits + borders;
   const std::uint64_t most_visits = *std::max_element(of_rank.begin(), of_rank.end());
   plan.most_rank_requests = most_visits + (borders + options.world - 1) / options.world;
@@ -243,6 +262,7 @@ inline epoch_plan epoch_plan::of(std::shared_ptr<const shard_counts> counts, std
   plan.start_requests = std::min(plan.most_rank_samples, (first + options.world - 1) / options.world);
   plan.rank_memory =
       std::min(sample_bytes, static_cast<std::uint64_t>(static_cast<double>(open * order.slice()) * mean));
+  plan.most_rank_memory = std::min(sample_bytes, options.memory == 0 ? 2 * plan.rank_memory : options.memory);
   plan.quality = shuffle_quality::of(order, options.batch, options.world);
   plan.homes = order.hosts() > 1;
   if (plan.homes) {
@@ -300,8 +320,12 @@ inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& o
   const std::uint64_t open = (options.order.tracks + options.world - 1) / options.world;
   const std::uint64_t largest = plan.samples == 0 ? 0 : detail::largest_slice(indexes, options.order.slice);
   plan.rank_memory = std::min(indexes.sample_bytes(), open * largest);
-  if (options.memory == 0 || plan.samples == 0) return plan;
+  if (plan.samples == 0) return plan;
+  plan.most_rank_memory = std::min(indexes.sample_bytes(), 2 * plan.rank_memory);
+  plan.try_longer_slices(indexes, options);
+  if (options.memory == 0) return plan;
   plan.rank_memory = std::min(plan.rank_memory, options.memory);
+  plan.most_rank_memory = std::min(indexes.sample_bytes(), options.memory);
   epochs_options reading;
   reading.bytes = static_cast<std::size_t>(options.memory);
   const sample_order order = indexes.order(options.seed, options.epoch, options.order);
@@ -310,11 +334,12 @@ inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& o
     return static_cast<std::uint64_t>(static_cast<double>(n) * by + 0.5);
   };
   // The samples of a slice that a track has in part lie apart: a visit is several requests.
-  const bool in_part = !order.by_groups() && plan.samples / order.tracks() < 4 * options.order.slice;
+  const bool in_part = !order.by_groups() && plan.samples / order.tracks() < 18 * options.order.slice;
   if (e.piece < options.order.slice || indexes.selection() != nullptr || in_part) {
     const double before = static_cast<double>(plan.requests);
     const auto taken = static_cast<double>(plan.bytes) / static_cast<double>(indexes.sample_bytes());
     plan.requests = scaled(plan.samples, taken * e.requests);
+    plan.longer_slice = 0;
     plan.most_rank_requests = scaled(plan.most_rank_requests, static_cast<double>(plan.requests) / before);
   }
   plan.read_times = e.bytes;
@@ -353,6 +378,7 @@ inline epoch_plan epoch_plan::of(std::span<const shard> shards, const plan_optio
     plan.advice.push_back("One rank has " + detail::with_digits(deal.imbalance(), 2) +
                           " times the mean of the bytes: an index shares them out evenly.");
   }
+  plan.most_rank_memory = std::min(plan.most_rank_bytes, options.memory == 0 ? 160 * MiB : options.memory);
   plan.price(options, 0);
   plan.first_batch_seconds = 0;  // a sample's size is not known
   return plan;
@@ -366,15 +392,21 @@ inline std::string epoch_plan::text() const {
            " entries of weight 0\na rank: " + detail::from_to(least_rank_samples, most_rank_samples) +
            " samples, about " + detail::in_bytes(most_rank_bytes) + ", about " + std::to_string(most_rank_requests) +
            " requests, at its start up to " + std::to_string(start_requests) + " more, up to " +
-           detail::in_bytes(rank_memory) + " of open slices\n";
+           detail::in_bytes(rank_memory) + " of open slices, " + detail::in_bytes(most_rank_memory) +
+           " with what it reads ahead\n";
   } else {
     out += ", without an index\na rank of " + std::to_string(world) + ": " + detail::in_bytes(least_rank_bytes) +
-           " to " + detail::in_bytes(most_rank_bytes) + ", about " + std::to_string(most_rank_requests) + " requests\n";
+           " to " + detail::in_bytes(most_rank_bytes) + ", about " + std::to_string(most_rank_requests) +
+           " requests, up to " + detail::in_bytes(most_rank_memory) + " of memory\n";
   }
   out += "all ranks: " + std::to_string(requests) + " requests";
   if (read_times >= 1.005) out += ", " + detail::with_digits(read_times, 2) + " times the bytes of the samples";
-  if (cost > 0) out += ", cost " + detail::with_digits(cost, 2) + " an epoch";
-  out += '\n' + second_text() + next_text();
+  if (cost > 0) out += ", " + money(cost) + " an epoch";
+  if (limit_seconds > 0) {
+    out += ", " + detail::with_digits(limit_seconds, limit_seconds < 10 ? 2 : 0) + " s at the " +
+           detail::with_digits(static_cast<double>(requests) / limit_seconds, 0) + " a second that a prefix takes";
+  }
+  out += '\n' + longer_text() + second_text() + next_text();
   if (first_batch_seconds > 0) out += "first batch: " + detail::with_digits(first_batch_seconds, 2) + " s\n";
   for (const std::string& sentence : datasets) out += sentence + '\n';
   if (indexed && samples > 1 && datasets.empty()) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,57 @@ MILLRACE_INLINE void epoch_plan::share_out(const plan_options& options, std::uin
   most_rank_samples = before + (last.count + options.world - 1) / options.world;
   least_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(least_rank_samples) * mean_sample);
   most_rank_bytes = static_cast<std::uint64_t>(static_cast<double>(most_rank_samples) * mean_sample);
+}
+
+MILLRACE_INLINE void epoch_plan::price(const plan_options& options, double mean_sample) {
+  in_dollars_ = !options.price_of_1000_requests && options.price_of_gigabyte == 0;
+  const double of_1000 = options.price_of_1000_requests.value_or(s3_price_of_1000_requests);
+  cost = static_cast<double>(requests) / 1000 * of_1000 + static_cast<double>(bytes) / 1e9 * options.price_of_gigabyte;
+  if (longer_slice != 0) {
+    const double fewer = static_cast<double>(requests) - static_cast<double>(longer_requests);
+    longer_cost = cost - fewer / 1000 * of_1000;
+  }
+  const double limit = options.requests_per_second;
+  limit_seconds = limit > 0 ? static_cast<double>(requests) / limit : 0;
+  second_epoch(options);
+  next_epoch(options);
+  if (options.bytes_per_second > 0) {
+    first_batch_seconds =
+        options.request_seconds + static_cast<double>(options.batch) * mean_sample / options.bytes_per_second;
+  }
+}
+
+MILLRACE_INLINE std::string epoch_plan::money(double amount) const {
+  if (!in_dollars_) return "cost " + detail::with_digits(amount, 2);
+  return '$' + detail::with_digits(amount, amount == 0 ? 0 : amount < 0.01 ? 6 : amount < 1 ? 4 : 2);
+}
+
+/// Of slices that are read as they are; a selection, objects and groups are not.
+MILLRACE_INLINE void epoch_plan::try_longer_slices(const index_set& indexes, const plan_options& options) {
+  if (options.order.groups || indexes.of_objects() || indexes.of_arrays() || indexes.selection() != nullptr) return;
+  order_options longer = options.order;
+  longer.slice = indexes.slice(8 * MiB);
+  constexpr std::uint64_t slices_of_track = 18;  // as default_slice() has
+  if (longer.slice < 2 * options.order.slice || samples / longer.tracks < slices_of_track * longer.slice) return;
+  const auto counted = [&](const order_options& how) {
+    const sample_order order = indexes.order(options.seed, options.epoch, how);
+    std::uint64_t n = detail::borders_in_slices(order);
+    for (std::uint64_t t = 0; t < order.tracks(); ++t) n += order.slices_of(t);
+    return static_cast<double>(n);
+  };
+  longer_slice = longer.slice;
+  longer_requests =
+      static_cast<std::uint64_t>(static_cast<double>(requests) * counted(longer) / counted(options.order) + 0.5);
+  const std::uint64_t open = (longer.tracks + options.world - 1) / options.world;
+  longer_rank_memory = std::min(indexes.sample_bytes(), open * detail::largest_slice(indexes, longer.slice));
+  price(options, static_cast<double>(indexes.sample_bytes()) / static_cast<double>(samples));
+}
+
+MILLRACE_INLINE std::string epoch_plan::longer_text() const {
+  if (longer_slice == 0) return {};
+  return "with .slice = " + std::to_string(longer_slice) + ": " + std::to_string(longer_requests) + " requests" +
+         (cost > 0 ? ", " + money(longer_cost) : std::string()) + ", a rank up to " +
+         detail::in_bytes(longer_rank_memory) + " of open slices\n";
 }
 
 /// A host keeps what it reads in the first epoch, as far as it has room. What it reads in the second one is any part of
@@ -79,7 +131,7 @@ MILLRACE_INLINE std::string epoch_plan::second_text() const {
       return static_cast<std::uint64_t>(static_cast<double>(n) * (1 - hits) + 0.5);
     };
     return detail::in_bytes(of(bytes)) + " by " + std::to_string(of(requests)) + " requests" +
-           (cost > 0 ? ", cost " + detail::with_digits(cost * (1 - hits), 2) : std::string());
+           (cost > 0 ? ", " + money(cost * (1 - hits)) : std::string());
   };
   const std::string of_hosts = hosts == 1 ? "the host" : "each of " + std::to_string(hosts) + " hosts";
   std::string out = "the second epoch, with a disk cache of " + detail::in_bytes(cache_bytes) + " on " + of_hosts +
@@ -137,6 +189,10 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_plan(const detail::training_plan& trai
   plan_options how = prices;
   how.world = training.options.rank.world_size;
   how.batch = training.options.batch;
+  if (!training.store->over_network(training.url(0))) {
+    how.price_of_1000_requests = how.price_of_1000_requests.value_or(0);
+    how.requests_per_second = 0;
+  }
   epoch_plan plan;
   if (training.mix != nullptr) {
     plan = of_mix(training, how);
@@ -164,7 +220,10 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_set(const detail::training_plan& train
   how.hosts = training.options.hosts != 1 ? training.options.hosts : (r.world_size + of_host - 1) / of_host;
   how.memory = detail::share_of_bytes(training.options.bytes, how.order.tracks, training.walk.tracks);
   epoch_plan plan = of(indexes, how);
-  if (indexes.in_memory()) plan.requests = plan.most_rank_requests = plan.rank_memory = 0;
+  if (indexes.in_memory()) {
+    plan.requests = plan.most_rank_requests = plan.rank_memory = plan.most_rank_memory = 0;
+    plan.price(how, 0);
+  }
   return plan;
 }
 
@@ -195,6 +254,7 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_mix(const detail::training_plan& train
     visits += rounds * static_cast<double>(round.slice_visits);
     plan.shards += round.shards;
     plan.rank_memory += round.rank_memory;
+    plan.most_rank_memory += round.most_rank_memory;
     const std::string name = detail::dataset_name(d, training.sets[d].prefix);
     plan.datasets.push_back(name + ": weight " + std::to_string(training.mix->members[d].weight) + ", " +
                             std::to_string(its_order.tracks) + " of " + std::to_string(tracks) + " tracks; " +

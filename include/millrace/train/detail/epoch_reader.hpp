@@ -326,7 +326,7 @@ class epoch_reader {
       piece->place(next_.position / tracks, set.first, at.epoch);
       return piece;
     };
-    const std::size_t part = share_of(set.first).part();
+    const std::size_t part = room_.is_ahead() ? options_.part : share_of(set.first).part();
     std::shared_ptr<slice_piece> piece = in_parts(part);
     if (part < options_.part && piece->ranges().size() > 1 &&
         std::all_of(piece->ranges().begin(), piece->ranges().end(),

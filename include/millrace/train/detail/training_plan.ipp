@@ -119,6 +119,7 @@ MILLRACE_INLINE training_plan::training_plan(const epochs_options& training, epo
     throw configuration_error("resume: the state is in epoch " + std::to_string(saved->epoch) +
                               ", which is not one of this training");
   }
+  begin.former_homes = saved->former_homes && saved->hosts == options.hosts;
   if (fills && saved->taken != 0) {
     throw configuration_error(
         "resume: the state is inside a window of bucket_by_length(), a document of pack() or a sample of flat_map(): "
@@ -260,6 +261,7 @@ MILLRACE_INLINE void training_plan::add(std::shared_ptr<const index_set> indexes
   d.counts = indexes->counts();
   d.selection = indexes->selection();
   d.order = indexes->options_of(options.tracks, begin.slice, options.hosts);
+  d.order.former_homes = begin.former_homes;
   d.seed = seed;
   static_cast<void>(sample_order(d.counts, 0, 0, d.order));  // refuses what is out of range
   const std::uint64_t first = sets.empty() ? 0 : shards();
