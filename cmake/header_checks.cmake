@@ -39,8 +39,8 @@ function(millrace_components_of out header)
     set(needs s3 tar)
   elseif(relative MATCHES "^millrace_cuda.hpp$")
     set(needs s3 tar cuda)
-  elseif(relative MATCHES "^mpi.hpp$")
-    set(needs mpi)
+  elseif(relative MATCHES "^(mpi|pmix).hpp$")
+    set(needs ${CMAKE_MATCH_1})
   elseif(relative MATCHES "^cuda/nvjpeg")
     set(needs nvjpeg cuda)
   elseif(relative MATCHES "^cuda/")
@@ -51,14 +51,15 @@ function(millrace_components_of out header)
   set(${out} "${needs}" PARENT_SCOPE)
 endfunction()
 
-# Writes a header that includes every header whose component is there, but mpi.hpp, cuda/nvtx.hpp (NVTX has functions
-# and variables) and those that include Arrow's (which have both), and cuda/ only where the last argument is ON.
+# Writes a header that includes every header whose component is there, but mpi.hpp, pmix.hpp, cuda/nvtx.hpp (NVTX has
+# functions and variables) and those that include Arrow's (which have both), and cuda/ only where the last argument is
+# ON.
 function(millrace_write_everything path with_cuda)
   set(everything "")
   foreach(header IN LISTS millrace_headers)
     millrace_components_of(components ${header})
     millrace_missing_of(missing ${components})
-    if(NOT missing AND NOT "mpi" IN_LIST components AND NOT "parquet" IN_LIST components
+    if(NOT missing AND NOT components MATCHES "mpi|pmix|parquet"
        AND NOT header MATCHES "/cuda/nvtx.hpp$" AND (with_cuda OR NOT "cuda" IN_LIST components))
       cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/include OUTPUT_VARIABLE relative)
       string(APPEND everything "#include <${relative}>\n")

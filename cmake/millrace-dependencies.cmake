@@ -8,7 +8,7 @@
 # sets millrace_<component>_FOUND, and when that is false millrace_<component>_WHY: "millrace::jpeg needs libjpeg-turbo
 # 2.1 (Debian: libjpeg-dev)".
 
-set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp audio json dlpack s3_server parquet mpi cuda nvjpeg)
+set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp audio json dlpack s3_server parquet mpi pmix cuda nvjpeg)
 
 macro(_millrace_lacks what package)
   list(APPEND _millrace_missing "${what} (Debian: ${package})")
@@ -192,6 +192,8 @@ macro(millrace_find_component component)
   elseif("${component}" STREQUAL "mpi")
     find_package(MPI QUIET COMPONENTS CXX)
     _millrace_needs(MPI_CXX_FOUND "MPI" "libopenmpi-dev" MPI::MPI_CXX)
+  elseif("${component}" STREQUAL "pmix")
+    _millrace_pkg_config(pmix "pmix>=4.0" "PMIx 4.0" "libpmix-dev")
   elseif("${component}" STREQUAL "cuda")
     _millrace_cuda()
   elseif("${component}" STREQUAL "nvjpeg")

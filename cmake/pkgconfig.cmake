@@ -3,9 +3,9 @@
 
 # Installs millrace-<component>.pc, and millrace.pc with what millrace.hpp needs. All of them, whatever the packaging
 # machine had, as with the CMake package: pkg-config names what is missing. None for cuda and nvjpeg: the toolkit's own
-# files are named after its version; nor for mpi, whose file is named after who made it. The flags of a component say
-# that src/millrace.cpp has its bodies; the variable source of each file is the one source to compile. Where the bodies
-# are installed as a library, millrace-compiled.pc links it, with all components that it was made with.
+# files are named after its version; nor for mpi, whose file is named after who made it, and pmix. The flags of a
+# component say that src/millrace.cpp has its bodies; the variable source of each file is the one source to compile.
+# Where the bodies are installed as a library, millrace-compiled.pc links it, with all components that it was made with.
 
 set(millrace_pc_dir ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig)
 file(RELATIVE_PATH millrace_pc_source ${millrace_pc_dir} ${CMAKE_INSTALL_FULL_DATADIR}/millrace/millrace.cpp)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Builds each *.cpp of the calling folder into a program of its own, MILLRACE_PROGRAM_PREFIX before its name (unless the
-# name says bench already). What a file needs is read from its includes: CUDA parts, MPI, Google Benchmark, libtorch,
-# SentencePiece, recordings.
+# name says bench already). What a file needs is read from its includes: CUDA parts, MPI, PMIx, Google Benchmark,
+# libtorch, SentencePiece, recordings.
 # A program whose needs are missing is left out and named in the configure output.
 
 file(GLOB programs CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -27,6 +27,12 @@ foreach(source IN LISTS programs)
     list(APPEND libraries millrace::mpi)
     if(NOT TARGET millrace::mpi)
       set(reason "${millrace_mpi_WHY}")
+    endif()
+  endif()
+  if(includes MATCHES "millrace/pmix.hpp")
+    list(APPEND libraries millrace::pmix)
+    if(NOT TARGET millrace::pmix)
+      set(reason "${millrace_pmix_WHY}")
     endif()
   endif()
   if(includes MATCHES "millrace/parquet.hpp")

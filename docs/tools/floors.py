@@ -27,7 +27,7 @@ LIBRARIES = {
     "zstd": "libzstd", "openssl": "OpenSSL", "expat": "expat",
     "(cuda": "CUDA runtime", "(jpeglib": "libjpeg-turbo", "spng": "libspng", "webp": "libwebp",
     "(sndfile": "libsndfile", "simdjson": "simdjson", "(arrow": "Arrow",
-    "dlpack": "DLPack", "mpi": "MPI",
+    "dlpack": "DLPack", "mpi": "MPI", "pmix": "PMIx",
 }
 
 
@@ -257,7 +257,7 @@ def drawn(root):
 
     for node in sorted(n for n in plan.floor_of if not isinstance(n, tuple)):
         x, y, w = plan.x[node], top(node), plan.width(node)
-        apart = node in rules.TEST_KIT or node in ("cuda", "millrace_cuda.hpp", "mpi.hpp")
+        apart = node in rules.TEST_KIT or node in ("cuda", "millrace_cuda.hpp", "mpi.hpp", "pmix.hpp", "c10d.hpp")
         fill, edge = ("#fff6e6", "#d9a441") if apart else ("#e8f1fb", "#4f7fb0")
         out.append(f'<rect x="{x - w // 2}" y="{y}" width="{w}" height="{BOX_HEIGHT}" rx="6" fill="{fill}" '
                    f'stroke="{edge}" stroke-width="1.3"/>')

@@ -78,8 +78,8 @@ TEST_CASE("Ray Train sets torchrun's variables, and NODE_RANK in the place of GR
 
 TEST_CASE("an Indexed Job of Kubernetes needs to say how many pods it has") {
   for (const char* index : {"0", "3"}) {
-    CHECK_THAT(refusal({{"JOB_COMPLETION_INDEX", index}}),
-               Contains(std::string("JOB_COMPLETION_INDEX is ") + index) && Contains("MILLRACE_WORLD_SIZE"));
+    CHECK_THAT(refusal({{"JOB_COMPLETION_INDEX", index}}), Contains(std::string("JOB_COMPLETION_INDEX is ") + index) &&
+                                                               Contains("- {name: MILLRACE_WORLD_SIZE, value: \"N\"}"));
   }
   const rank r = from({{"JOB_COMPLETION_INDEX", "3"}, {"MILLRACE_WORLD_SIZE", "4"}});
   CHECK(r.index == 3);
@@ -89,6 +89,153 @@ TEST_CASE("an Indexed Job of Kubernetes needs to say how many pods it has") {
   // A launcher that the pod starts gives ranks of its own.
   CHECK(from(torchrun + variables{{"JOB_COMPLETION_INDEX", "1"}}).index == 3);
   CHECK(from({{"JOB_COMPLETION_INDEX", "1"}, {"MILLRACE_RANK", "0"}, {"MILLRACE_WORLD_SIZE", "2"}}).index == 0);
+}
+
+TEST_CASE("each row of the guide's table of launchers, with all that the launcher sets") {
+  struct row {
+    const char* launcher;
+    variables table;
+    std::uint32_t index, world, local, local_world;
+  };
+  const variables pod{{"PET_NNODES", "4"},
+                      {"PET_NPROC_PER_NODE", "1"},
+                      {"PET_NODE_RANK", "2"},
+                      {"PET_MASTER_ADDR", "train-node-0-0.train"},
+                      {"PET_MASTER_PORT", "29500"}};
+  const variables worker{{"RANK", "5"},
+                         {"WORLD_SIZE", "8"},
+                         {"LOCAL_RANK", "1"},
+                         {"LOCAL_WORLD_SIZE", "2"},
+                         {"GROUP_RANK", "2"},
+                         {"GROUP_WORLD_SIZE", "4"},
+                         {"ROLE_RANK", "5"},
+                         {"ROLE_NAME", "default"},
+                         {"MASTER_ADDR", "10.0.0.1"},
+                         {"TORCHELASTIC_RESTART_COUNT", "0"}};
+  variables ray = worker;
+  ray.erase("GROUP_RANK");
+  ray["NODE_RANK"] = "2";
+  for (const row& r : std::vector<row>{
+           {"torchrun", worker, 5, 8, 1, 2},
+           {"Ray Train", ray, 5, 8, 1, 2},
+           {"Lightning",
+            {{"NODE_RANK", "0"}, {"LOCAL_RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "127.0.0.1"}},
+            3,
+            8,
+            3,
+            1},
+           {"Lightning",
+            {{"NODE_RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}, {"MILLRACE_LOCAL_WORLD_SIZE", "2"}},
+            3,
+            4,
+            1,
+            2},
+           {"Open MPI",
+            {{"OMPI_COMM_WORLD_RANK", "5"},
+             {"OMPI_COMM_WORLD_SIZE", "8"},
+             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+             {"OMPI_UNIVERSE_SIZE", "8"},
+             {"PMIX_RANK", "5"}},
+            5,
+            8,
+            1,
+            2},
+           {"Hydra",
+            {{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}},
+            5,
+            8,
+            1,
+            2},
+           {"MVAPICH",
+            {{"MV2_COMM_WORLD_RANK", "5"},
+             {"MV2_COMM_WORLD_SIZE", "8"},
+             {"MV2_COMM_WORLD_LOCAL_RANK", "1"},
+             {"MV2_COMM_WORLD_LOCAL_SIZE", "2"}},
+            5,
+            8,
+            1,
+            2},
+           {"Slurm",
+            {{"SLURM_PROCID", "5"},
+             {"SLURM_NTASKS", "8"},
+             {"SLURM_LOCALID", "1"},
+             {"SLURM_STEP_ID", "0"},
+             {"SLURM_STEP_TASKS_PER_NODE", "2(x4)"},
+             {"SLURM_JOB_ID", "7"}},
+            5,
+            8,
+            1,
+            2},
+           {"Slurm",  // --mpi=pmix
+            {{"SLURM_PROCID", "5"},
+             {"SLURM_NTASKS", "8"},
+             {"SLURM_LOCALID", "1"},
+             {"SLURM_STEP_ID", "0"},
+             {"SLURM_STEP_TASKS_PER_NODE", "2(x4)"},
+             {"PMIX_RANK", "5"}},
+            5,
+            8,
+            1,
+            2},
+           {"Kubeflow", pod + variables{{"JOB_COMPLETION_INDEX", "2"}}, 2, 4, 0, 1},       // Trainer
+           {"Kubeflow", pod + variables{{"RANK", "2"}, {"WORLD_SIZE", "4"}}, 2, 4, 0, 1},  // PyTorchJob
+           {"torchrun", pod + worker, 5, 8, 1, 2},
+           {"Kubernetes", {{"JOB_COMPLETION_INDEX", "3"}, {"MILLRACE_WORLD_SIZE", "4"}}, 3, 4, 0, 1},
+           {"MILLRACE_RANK",
+            {{"MILLRACE_RANK", "3"},
+             {"MILLRACE_WORLD_SIZE", "4"},
+             {"MILLRACE_LOCAL_RANK", "1"},
+             {"MILLRACE_LOCAL_WORLD_SIZE", "2"}},
+            3,
+            4,
+            1,
+            2},
+           {"no launcher", {}, 0, 1, 0, 1},
+       }) {
+    CAPTURE(r.launcher);
+    const rank got = from(r.table);
+    CHECK(std::string(got.source) == r.launcher);
+    CHECK(got.index == r.index);
+    CHECK(got.world_size == r.world);
+    CHECK(got.local_index == r.local);
+    CHECK(got.local_world_size == r.local_world);
+  }
+}
+
+TEST_CASE("Kubeflow's variables are torchrun's options, and a rank only where each pod has one process") {
+  const variables pod{{"PET_NNODES", "4"}, {"PET_NODE_RANK", "2"}};
+  CHECK(from(pod).index == 2);  // torchrun's default is one process a node
+  for (const char* each : {"2", "auto", "gpu", "cpu"}) {
+    CHECK_THAT(refusal(pod + variables{{"PET_NPROC_PER_NODE", each}}),
+               Contains(std::string("PET_NPROC_PER_NODE is \"") + each) && Contains("torchrun --no-python"));
+  }
+  CHECK_THAT(refusal({{"PET_NNODES", "1:4"}, {"PET_NPROC_PER_NODE", "1"}}), Contains("PET_NNODES is \"1:4\""));
+  CHECK_THAT(refusal({{"PET_NODE_RANK", "2"}}), Contains("PET_NODE_RANK is \"2\""));
+  CHECK(from({{"PET_NNODES", "1"}, {"PET_NPROC_PER_NODE", "1"}}).world_size == 1);
+  CHECK_THAT(refusal(pod + variables{{"RANK", "1"}, {"WORLD_SIZE", "4"}}), Contains("Kubeflow says rank 2 of 4"));
+  // Its workers have the ranks that torchrun gave them, of as many machines.
+  const variables pods{{"PET_NNODES", "4"}, {"PET_NODE_RANK", "0"}, {"PET_NPROC_PER_NODE", "2"}};
+  CHECK(from(pods + torchrun).index == 3);
+  CHECK(from(variables{{"PET_NNODES", "1:4"}} + torchrun).index == 3);
+  CHECK_THAT(refusal(variables{{"PET_NNODES", "2"}, {"PET_NODE_RANK", "0"}} + torchrun),
+             Contains("torchrun says rank 3 of 8, Kubeflow says rank 0 of 2"));
+}
+
+TEST_CASE("Lightning's launcher says the machine and the process on it") {
+  const variables second{{"NODE_RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}};
+  CHECK_THAT(refusal(second), Contains("NODE_RANK is 1") && Contains("MILLRACE_LOCAL_WORLD_SIZE"));
+  CHECK_THAT(refusal({{"NODE_RANK", "0"}, {"LOCAL_RANK", "4"}, {"WORLD_SIZE", "4"}}),
+             Contains("rank 4 does not exist"));
+  CHECK_THAT(refusal({{"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}}), Contains("RANK is not set"));
+}
+
+TEST_CASE("PMIx's index alone is refused, and must agree with its launcher's") {
+  CHECK_THAT(refusal({{"PMIX_RANK", "3"}}), Contains("PMIX_RANK is 3") && Contains("pmix_ranks()"));
+  const variables step{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_ID", "0"}};
+  CHECK_THAT(refusal(step + variables{{"PMIX_RANK", "4"}}), Contains("Slurm says rank 5 of 8, PMIX_RANK is 4"));
+  // srun --mpi=pmix torchrun: it is the agent's.
+  CHECK(from(torchrun + variables{{"PMIX_RANK", "1"}}).index == 3);
 }
 
 TEST_CASE("Slurm says how many processes a machine has, where they are equally many on all") {

@@ -543,15 +543,16 @@ thread_local std::int64_t clock_of_rank = 0;
 /// Words of a group; a gathering takes `cost` nanoseconds of the rank's clock.
 class timed_words final : public rank_words {
  public:
-  timed_words(rank_group group, std::int64_t cost) : inner_(std::move(group)), cost_(cost) {}
+  timed_words(const rank_group& group, std::int64_t cost) : inner_(detail::words_of(group)), cost_(cost) {}
   std::vector<std::uint64_t> gather(std::vector<std::uint64_t> mine) const override {
-    std::vector<std::uint64_t> all = inner_.gather(std::move(mine));
+    std::vector<std::uint64_t> all = inner_->gather(std::move(mine));
     clock_of_rank += cost_;
     return all;
   }
+  const rank& process() const noexcept override { return inner_->process(); }
 
  private:
-  detail::group_words inner_;
+  const std::shared_ptr<const rank_words> inner_;
   const std::int64_t cost_;
 };
 rank rank_of(std::size_t index, std::size_t world) {
@@ -568,7 +569,7 @@ TEST_CASE("ranks of a group stop after the same item, asked at any time, and gat
     std::uint64_t most_gathered;  // in all
   };
   for (const drawn& d : {drawn{1'000'000, 20'000, 5000, 600, 40}, drawn{1'000'000'000, 20'000, 40, 1, 45},
-                         drawn{1'000'000, 300'000'000, 5000, 16000, 20}, drawn{1'000'000, 1, 0, 0, 1}}) {
+                         drawn{1'000'000, 300'000'000, 5000, 1100, 40}, drawn{1'000'000, 1, 0, 0, 1}}) {
     test::thread_gather all(ranks);
     std::vector<std::uint64_t> items(ranks);
     const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
@@ -587,6 +588,26 @@ TEST_CASE("ranks of a group stop after the same item, asked at any time, and gat
   }
 }
 
+TEST_CASE("by a function, 4, 256 and 1,000 ranks stop within 2 s of being asked") {
+  for (const std::size_t ranks : {4, 256, 1000}) {
+    test::thread_gather all(ranks);
+    std::vector<std::uint64_t> items(ranks);
+    const std::int64_t step = 10'000'000;
+    const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
+      clock_of_rank = 0;
+      detail::stop_vote vote(
+          std::make_shared<const timed_words>(all.group(r), static_cast<std::int64_t>(ranks) * 20'000),
+          [] { return clock_of_rank; });
+      for (; !vote.over(items[r], r == ranks / 2 && items[r] >= 300); ++items[r]) clock_of_rank += step;
+    });
+    CHECK(errors == std::vector<std::string>(ranks));
+    CHECK(items == std::vector<std::uint64_t>(ranks, items[0]));
+    CHECK(items[0] >= 300);
+    CHECK(static_cast<std::int64_t>(items[0] - 300) * step < 2'000'000'000);
+    CHECK(all.gathers() <= 20);
+  }
+}
+
 TEST_CASE("a run whose ranks are known stops on all of them, and says it alone where they are not") {
   const std::size_t ranks = 3;
   for (std::size_t who = 0; who < ranks; ++who) {
@@ -594,8 +615,8 @@ TEST_CASE("a run whose ranks are known stops on all of them, and says it alone w
     std::vector<std::uint64_t> items(ranks);
     const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
       runtime rt;
-      auto run = rt.run(stream(count_to(1000000)).of_ranks(std::make_shared<const detail::group_words>(all.group(r))) |
-                        map([](int i) { return i; }));
+      auto run =
+          rt.run(stream(count_to(1000000)).of_ranks(detail::words_of(all.group(r))) | map([](int i) { return i; }));
       for (const int i : run) {
         if (i == 3 && r == who) run.stop();
       }
@@ -617,7 +638,7 @@ TEST_CASE("ranks that take unequally many items get an error in place of a hang"
   const std::size_t ranks = 2;
   test::thread_gather all(ranks);
   const auto errors = test::on_ranks(ranks, [&](std::size_t r) {
-    detail::stop_vote vote(std::make_shared<const detail::group_words>(all.group(r)));
+    detail::stop_vote vote(detail::words_of(all.group(r)));
     vote.over(0, false);
     vote.over(5 + r, false);
   });

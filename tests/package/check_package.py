@@ -210,7 +210,7 @@ class package:
             (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
              r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
             (["-DCOMPONENTS=hdf5"], {},
-             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, audio, json, dlpack, s3_server, parquet, mpi, cuda, nvjpeg"),
+             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, audio, json, dlpack, s3_server, parquet, mpi, pmix, cuda, nvjpeg"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]

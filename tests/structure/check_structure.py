@@ -80,6 +80,7 @@ CONFINED = {
     r"(sndfile|soxr)\.h": "decode",
     r"dlpack/": "device",
     r"mpi\.h$": "mpi.hpp",
+    r"pmix\.h$": "pmix.hpp",
     r"simdjson": "decode",
     r"(arrow|parquet)/": "records",
 }

@@ -399,6 +399,15 @@ TEST_CASE("a store that refuses is an error of that rank; objects that cannot be
   CHECK_FALSE(kept->objects.empty());
 }
 
+TEST_CASE("objects of a store are for 64 processes at most, and the error names what to use") {
+  const auto board = std::make_shared<memory_board>();
+  CHECK(groups_on(board, {of(63, 64)})[0].by_store());
+  CHECK_THROWS_WITH(
+      groups_on(board, {of(0, 65)}),
+      Contains("65 processes cannot meet by objects of a store, which is for 64 at most: use mpi_ranks()") &&
+          Contains("pmix_ranks()") && Contains("c10d_ranks()") && Contains("a function that gathers"));
+}
+
 TEST_CASE("by a function: ranks that are not those of the function are named") {
   test::thread_gather gather(2);
   const auto told = [&](const rank& a, const rank& b) {

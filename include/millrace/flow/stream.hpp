@@ -16,6 +16,7 @@
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/flow/rank_words.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
 
@@ -50,15 +51,6 @@ class stream_position {
   virtual std::string plan() const = 0;
   /// Samples that the source could not read, by shard, and the policy tolerated.
   virtual std::vector<lost_shard> lost() const = 0;
-};
-
-/// The ranks that train together, as far as a run needs them: see stream::of_ranks(). A rank_group is one.
-class rank_words {
- public:
-  virtual ~rank_words() = default;
-  /// Collective: the words of all ranks, one rank's after the other's. All give equally many. Waits on the calling
-  /// thread, which is the one that takes the run's items.
-  virtual std::vector<std::uint64_t> gather(std::vector<std::uint64_t> mine) const = 0;
 };
 
 /// The most that one stage holds at once: listed by stream::bounds(), to be checked against a memory budget before

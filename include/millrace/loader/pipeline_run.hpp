@@ -177,10 +177,11 @@ class pipeline_run {
   /// Any thread; for signals see run_options::stop_on. Before the first next() no item is given. Calling it again, or
   /// after the end, does nothing.
   ///
-  /// With several ranks, and a rank_group in epochs_options::ranks, all ranks stop after the same item: before some of
-  /// them, about every half second, next() gathers from all ranks who was asked to stop. So this may take that time, or
-  /// as long as the slowest rank takes for the items until then. With equal_batches it is the next step that all begin.
-  /// Without either, and where ranks take unequally many items (.uneven), a rank stops by itself.
+  /// With several ranks, and a rank_group in epochs_options::ranks, all ranks stop after the same item, within 2 s and
+  /// the time of a step. By notes (a group by the store, c10d_ranks()) this rank tells the others, next() waits while
+  /// the loops agree, and the item is the furthest rank's. By a function alone next() gathers from all ranks who was
+  /// asked to stop, before some of the items, every half second to a second. With equal_batches it is the next step
+  /// that all begin. Without either, and where ranks take unequally many items (.uneven), a rank stops by itself.
   void stop() noexcept {
     if (state_ != nullptr && state_->process.here()) state_->ask_to_stop();
   }
@@ -325,6 +326,7 @@ pipeline_run<T>::pipeline_run(std::shared_ptr<core> parts, stream<T>&& pipeline,
   core_->share_with(state_->metrics);
   state_->agreed = vote_ != nullptr || how == detail::stopping::by_steps;
   if (!options.stop_on.empty()) state_->stops.hold(options.stop_on, *core_);
+  if (vote_ != nullptr && vote_->by_notes()) state_->stops.add(detail::stop_by_notes(*vote_, state_->wanted));
   state_->trace.begin(core_->all_traces(), options.trace, shown);
   state_->metrics.trace_to(state_->trace.events(), state_->trace.number(), core_->options().ranges);
   state_->metrics.begin();

@@ -11,17 +11,19 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// This process's rank from the launcher's variables, in this order: MILLRACE_RANK and MILLRACE_WORLD_SIZE, torchrun,
-/// Ray Train, Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, Slurm; a process without a launcher is rank 0 of 1.
+/// This process's rank from the launcher's variables: MILLRACE_RANK and MILLRACE_WORLD_SIZE, torchrun, Ray Train,
+/// Lightning, Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, Slurm, Kubeflow (PyTorchJob, Trainer), an Indexed Job of
+/// Kubernetes; a process without a launcher is rank 0 of 1. A table in docs/guide/distributed.md says what is read.
 ///
-/// torchrun counts only if RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK are all set, Ray Train only
-/// with NODE_RANK in the place of the last one: some platforms set RANK and WORLD_SIZE per machine. A pod of an Indexed
-/// Job of Kubernetes has JOB_COMPLETION_INDEX, and no number of pods: it is an error without MILLRACE_WORLD_SIZE, which
-/// the Job's description can set. RANK and WORLD_SIZE alone are an error, and so is half of a launcher's variables (an
-/// index without a number of processes). Launchers that contradict each other about index or size are an error with
-/// both values, except that an explicit MILLRACE_RANK wins. Slurm counts only inside a step (SLURM_STEP_ID): a batch
-/// script without srun is one process. Launchers that count the agents of another one, one a machine, do not contradict
-/// it: `srun torchrun`, `mpirun torchrun`, mpirun in an allocation of Slurm.
+/// Nothing is guessed. Half of a launcher's variables is an error (an index without a number of processes, RANK and
+/// WORLD_SIZE without torchrun's others, which some platforms set per machine), and so are two launchers that
+/// contradict each other about index or size, with both values; an explicit MILLRACE_RANK wins. Where the outer
+/// launcher has started the agents of the inner one, one a machine, the inner one wins: `srun torchrun`, `mpirun
+/// torchrun`, torchrun in the pods of Kubeflow or of a Job, mpirun in an allocation of Slurm. Slurm counts only inside
+/// a step (SLURM_STEP_ID): a batch script without srun is one process. A pod of an Indexed Job has
+/// JOB_COMPLETION_INDEX, and no number of pods: it is an error without MILLRACE_WORLD_SIZE, which the Job's description
+/// can set. Kubeflow's PET_ variables are for torchrun: without it they are an error, unless each pod is to have one
+/// process. PMIX_RANK alone is an error: pmix_ranks() (<millrace/pmix.hpp>) asks PMIx for the rest.
 rank rank_from_environment(const environment& variables = process_environment());
 
 }  // namespace millrace

@@ -47,6 +47,12 @@ MILLRACE_INLINE std::optional<std::uint32_t> rank_number(const environment& vari
 inline constexpr rank_source indexed_job = {"Kubernetes", "JOB_COMPLETION_INDEX",     "MILLRACE_WORLD_SIZE", nullptr,
                                             nullptr,      "MILLRACE_LOCAL_WORLD_SIZE"};
 
+inline constexpr rank_source torchrun = {"torchrun", "RANK", "WORLD_SIZE", nullptr, "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+
+/// A pod of Kubeflow (PyTorchJob, Trainer): the variables are options of torchrun's agent, and of a process where the
+/// pod has one and no agent.
+inline constexpr rank_source kubeflow = {"Kubeflow", "PET_NODE_RANK", "PET_NNODES", nullptr, nullptr, nullptr};
+
 /// Slurm's variables are about this process only inside a step: in a batch script, and in the shell of an allocation,
 /// they are those of the job, and SLURM_PROCID is 0.
 MILLRACE_INLINE bool is_about_process(const environment& variables, const rank_source& source) {
@@ -93,7 +99,91 @@ MILLRACE_INLINE std::string shown_rank(const rank& r) {
 
 /// True for ranks that an agent of each machine gives, of whatever started the agents.
 MILLRACE_INLINE bool is_from_agent(const rank& r) noexcept {
-  return std::strcmp(r.source, "torchrun") == 0 || std::strcmp(r.source, "Ray Train") == 0;
+  for (const char* agent : {"torchrun", "Ray Train", "Lightning"}) {
+    if (std::strcmp(r.source, agent) == 0) return true;
+  }
+  return false;
+}
+
+MILLRACE_INLINE bool is_number(const std::optional<std::string>& text) {
+  return text && !text->empty() && text->find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// Kubeflow's, where its numbers are those of processes: one a pod. Else nullopt: see refuse_agents().
+MILLRACE_INLINE std::optional<rank> rank_of_pod(const environment& variables) {
+  const std::optional<std::string> each = variables.get("PET_NPROC_PER_NODE");
+  if ((each && *each != "1") || !is_number(variables.get(kubeflow.world_size))) return std::nullopt;
+  std::optional<rank> r = rank_from(variables, kubeflow);
+  const std::optional<std::uint32_t> index = rank_number(variables, "RANK");
+  const std::optional<std::uint32_t> size = rank_number(variables, "WORLD_SIZE");
+  if (r && ((index && *index != r->index) || (size && *size != r->world_size))) {
+    throw configuration_error(shown_rank(*r) + " by PET_NODE_RANK and PET_NNODES, and another one by RANK and " +
+                              "WORLD_SIZE: set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
+  }
+  return r;
+}
+
+/// torchrun's, or Ray Train's.
+MILLRACE_INLINE std::optional<rank> rank_by_torchrun(const environment& variables) {
+  std::optional<rank> r = rank_from(variables, torchrun);
+  if (!r) return r;
+  const bool ray = !variables.get("GROUP_RANK") && variables.get("NODE_RANK");
+  const bool local = variables.get("LOCAL_RANK") && variables.get("LOCAL_WORLD_SIZE");
+  if (local && ray) r->source = "Ray Train";
+  if (local && (ray || variables.get("GROUP_RANK"))) return r;
+  if (rank_of_pod(variables)) return std::nullopt;
+  throw configuration_error(
+      "RANK and WORLD_SIZE are set without torchrun's LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK (Ray Train: "
+      "NODE_RANK), so they may count machines and not processes: set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
+}
+
+/// PMIx says which process this is, and not of how many.
+MILLRACE_INLINE void check_pmix(const environment& variables, const std::optional<rank>& found) {
+  const std::optional<std::uint32_t> index = rank_number(variables, "PMIX_RANK");
+  if (!index) return;
+  const std::string says = "PMIX_RANK is " + std::to_string(*index);
+  if (!found) {
+    throw configuration_error(says + ", and no variable says of how many: pmix_ranks() (<millrace/pmix.hpp>) asks " +
+                              "PMIx, or set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
+  }
+  const bool its_own = std::strcmp(found->source, "Slurm") == 0 || std::strcmp(found->source, "Open MPI") == 0;
+  if (its_own && *index != found->index) {
+    throw configuration_error(shown_rank(*found) + ", " + says + ": set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
+  }
+}
+
+/// Throws where Kubeflow has left it to torchrun to start the processes, and it has started none.
+MILLRACE_INLINE void refuse_agents(const environment& variables) {
+  for (const char* name : {"PET_NPROC_PER_NODE", "PET_NNODES", "PET_NODE_RANK"}) {
+    const std::optional<std::string> text = variables.get(name);
+    if (!text || (*text == "1" && std::strcmp(name, kubeflow.index) != 0)) continue;
+    throw configuration_error(std::string(name) + " is \"" + *text + "\", which is for torchrun, and that has not " +
+                              "started this process: start it in the pods (torchrun --no-python PROGRAM), or set " +
+                              "MILLRACE_RANK and MILLRACE_WORLD_SIZE");
+  }
+}
+
+/// Lightning's own launcher sets no rank: that is the machine's first one, and the process's number on the machine.
+MILLRACE_INLINE std::optional<rank> rank_by_lightning(const environment& variables) {
+  const std::optional<std::uint32_t> node = rank_number(variables, "NODE_RANK");
+  const std::optional<std::uint32_t> local = rank_number(variables, "LOCAL_RANK");
+  const std::optional<std::uint32_t> size = rank_number(variables, "WORLD_SIZE");
+  if (!node || !local || !size || variables.get("RANK")) return std::nullopt;
+  std::optional<std::uint32_t> each = rank_number(variables, "LOCAL_WORLD_SIZE");
+  if (!each) each = rank_number(variables, "MILLRACE_LOCAL_WORLD_SIZE");
+  if (!each && *node != 0) {
+    throw configuration_error("NODE_RANK is " + std::to_string(*node) + " and LOCAL_RANK " + std::to_string(*local) +
+                              ", and Lightning does not say how many processes a machine has: add the environment "
+                              "variable MILLRACE_LOCAL_WORLD_SIZE with the Trainer's number of devices");
+  }
+  rank r;
+  r.index = *node * each.value_or(0) + *local;
+  r.world_size = *size;
+  r.local_index = *local;
+  r.local_world_size = each.value_or(1);
+  r.source = "Lightning";
+  r.check();
+  return r;
 }
 
 /// True if `outer` counts the agents that started the processes of `inner`, one agent a machine. torchrun's may be
@@ -129,10 +219,9 @@ MILLRACE_INLINE void refuse_half(const environment& variables, const rank_source
 }  // namespace detail
 
 MILLRACE_INLINE rank rank_from_environment(const environment& variables) {
+  static constexpr detail::rank_source given = {"MILLRACE_RANK", "MILLRACE_RANK",       "MILLRACE_WORLD_SIZE",
+                                                nullptr,         "MILLRACE_LOCAL_RANK", "MILLRACE_LOCAL_WORLD_SIZE"};
   static constexpr detail::rank_source sources[] = {
-      {"MILLRACE_RANK", "MILLRACE_RANK", "MILLRACE_WORLD_SIZE", nullptr, "MILLRACE_LOCAL_RANK",
-       "MILLRACE_LOCAL_WORLD_SIZE"},
-      {"torchrun", "RANK", "WORLD_SIZE", nullptr, "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
       {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr, "OMPI_COMM_WORLD_LOCAL_RANK",
        "OMPI_COMM_WORLD_LOCAL_SIZE"},
       {"Hydra", "PMI_RANK", "PMI_SIZE", nullptr, "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
@@ -140,43 +229,41 @@ MILLRACE_INLINE rank rank_from_environment(const environment& variables) {
        "MV2_COMM_WORLD_LOCAL_SIZE"},
       {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
   };
-  std::optional<rank> found;
-  for (const detail::rank_source& source : sources) {
-    const std::string_view name = source.name;
-    std::optional<rank> r = detail::rank_from(variables, source);
-    if (name == "MILLRACE_RANK") {
-      if (r) return *r;
-      if (variables.get("MILLRACE_RANK") || variables.get("MILLRACE_WORLD_SIZE")) {
-        if (!variables.get("MILLRACE_RANK")) {
-          if (std::optional<rank> pod = detail::rank_from(variables, detail::indexed_job)) return *pod;
-        }
-        throw configuration_error("MILLRACE_RANK and MILLRACE_WORLD_SIZE must both be set");
-      }
-      continue;
+  if (const std::optional<rank> r = detail::rank_from(variables, given)) return *r;
+  if (variables.get(given.index) || variables.get(given.world_size)) {
+    if (!variables.get(given.index)) {
+      if (const std::optional<rank> pod = detail::rank_from(variables, detail::indexed_job)) return *pod;
     }
-    if (!r) continue;
-    const bool ray = !variables.get("GROUP_RANK") && variables.get("NODE_RANK");
-    if (name == "torchrun" &&
-        !(variables.get("LOCAL_RANK") && variables.get("LOCAL_WORLD_SIZE") && (variables.get("GROUP_RANK") || ray))) {
-      throw configuration_error(
-          "RANK and WORLD_SIZE are set without torchrun's LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK (Ray Train: "
-          "NODE_RANK), so they may count machines and not processes: set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
-    }
-    if (name == "torchrun" && ray) r->source = "Ray Train";
+    throw configuration_error("MILLRACE_RANK and MILLRACE_WORLD_SIZE must both be set");
+  }
+  // Those that started the process itself come first, what started the agents of others later.
+  std::optional<rank> found = detail::rank_by_torchrun(variables);
+  if (!found) found = detail::rank_by_lightning(variables);
+  const auto take = [&](const std::optional<rank>& r) {
+    if (!r) return;
     if (!found) {
       found = r;
     } else if ((found->index != r->index || found->world_size != r->world_size) && !detail::counts_agents(*r, *found)) {
       throw configuration_error(detail::shown_rank(*found) + ", " + detail::shown_rank(*r) +
                                 ": set MILLRACE_RANK and MILLRACE_WORLD_SIZE");
     }
+  };
+  for (const detail::rank_source& source : sources) take(detail::rank_from(variables, source));
+  if (!found || !detail::is_from_agent(*found)) {
+    take(detail::rank_of_pod(variables));
+  } else if (detail::is_number(variables.get(detail::kubeflow.world_size))) {
+    take(detail::rank_from(variables, detail::kubeflow));
   }
+  detail::refuse_half(variables, detail::torchrun, found);
   for (const detail::rank_source& source : sources) detail::refuse_half(variables, source, found);
+  detail::check_pmix(variables, found);
   if (found) return *found;
+  detail::refuse_agents(variables);
   if (const std::optional<std::uint32_t> pod = detail::rank_number(variables, detail::indexed_job.index)) {
     throw configuration_error(
         "JOB_COMPLETION_INDEX is " + std::to_string(*pod) +
-        ", and Kubernetes does not say how many pods the Job has: add the environment variable MILLRACE_WORLD_SIZE "
-        "with the Job's number of completions to the pods, or start torchrun in them");
+        ", and Kubernetes does not say how many pods the Job has: add the line `- {name: MILLRACE_WORLD_SIZE, value: "
+        "\"N\"}` to the env of the Job's container, with the Job's completions for N, or start torchrun in the pods");
   }
   rank alone;
   alone.source = "no launcher";

@@ -724,7 +724,7 @@ MILLRACE_COROUTINE_BODY stream<sample> epochs(const dataset& data, const epochs_
   detail::compare_plans(agreed, group->mine().world_size, of, options, plan.get());
   if (!agreed->by_store()) agreed->settle_now(failure);
   if (group->process().world_size > 1) {
-    made = std::move(made).of_ranks(std::make_shared<const detail::group_words>(*group));
+    made = std::move(made).of_ranks(detail::words_of(*group));
   }
   return made;
 }

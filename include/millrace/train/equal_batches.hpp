@@ -322,7 +322,7 @@ class equal_run {
 /// the ranks' settings and lists are compared.
 ///
 /// The ranks are asked on the thread that calls next(), where they synchronise in every step anyway: that costs one
-/// more all-gather of 56 bytes a rank. A group by the store answers in a tenth of a second at best, and makes five
+/// more all-gather of 72 bytes a rank. A group by the store answers in a tenth of a second at best, and makes five
 /// requests a rank: it is for steps that take long. If one rank's run is asked to stop (pipeline_run::stop(), a
 /// signal), all of them stop after the same step, the next one that all begin. If a loop is left early, all ranks must
 /// leave it after the same batch. For one run; copies are the same one.

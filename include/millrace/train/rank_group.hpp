@@ -14,7 +14,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/rank.hpp>
-#include <millrace/flow/stream.hpp>
+#include <millrace/flow/rank_words.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
@@ -50,23 +50,26 @@ struct rank_group_options {
 /// difference is the same error on all of them. equal_batches asks it, too.
 ///
 ///     const mill::rank_group mine = mill::mpi_ranks();                                           // under mpirun
+///     const mill::rank_group mine = mill::pmix_ranks();                                          // srun --mpi=pmix
+///     const mill::rank_group mine = mill::c10d_ranks(mill::rank_from_environment(), store, "");  // under torchrun
 ///     const mill::rank_group mine(mill::rank_from_environment(), all_gather);                    // by a function
 ///     const mill::rank_group mine(mill::rank_from_environment(), s3, "s3://corpus/runs/17/");    // by the store
 ///     auto run = rt.run(mill::epochs(train, {.seed = 7, .batch = 256, .ranks = mine}, saved) | mill::batch());
 ///
 /// **By a function**: it is called by gather_now() and epochs(), on the thread that calls these, never on a loop or a
 /// pool. So calls that the program makes itself, of the same communicator, keep their order, and the function need not
-/// be safe for threads. Every process constructs, and calls, in the same order.
+/// be safe for threads. Every process constructs, and calls, in the same order. With rank_notes beside the function the
+/// ranks agree on a stop by these, and a run calls the function no more once it has begun.
 ///
-/// **By the store**: each process puts its words into an object, rank 0 reads them and puts all into one, which the
-/// others read: four or five small requests a rank, and one LIST each time that it checks (every 50 ms at first, every
-/// second later; slower with many ranks). epochs() does it on the run's loop. The prefix is for one training at a time:
-/// beside its checkpoints, say. Names hold a random number of each process, so what an earlier start has left is never
-/// taken for an answer; the next start removes it. A rank that does not come is an error, after .timeout, which names
-/// it; a line in the log says after 30 s who is missing. Of two processes that give one index at most one trains: it is
-/// an error on all ranks, and on the process that came later: at once if both come in time, else in the next round (a
-/// comparison, a step of equal_batches) of the group that is complete. The store must show at once what was stored: S3
-/// and local file systems do, NFS only after some seconds.
+/// **By the store**, for 64 processes at most: each process puts its words into an object, rank 0 reads them and puts
+/// all into one, which the others read: four or five small requests a rank, and one LIST each time that it checks
+/// (every 50 ms at first, every second later; slower with many ranks). epochs() does it on the run's loop. The prefix
+/// is for one training at a time: beside its checkpoints, say. Names hold a random number of each process, so what an
+/// earlier start has left is never taken for an answer; the next start removes it. A rank that does not come is an
+/// error, after .timeout, which names it; a line in the log says after 30 s who is missing. Of two processes that give
+/// one index at most one trains: it is an error on all ranks, and on the process that came later: at once if both come
+/// in time, else in the next round (a comparison, a step of equal_batches) of the group that is complete. The store
+/// must show at once what was stored: S3 and local file systems do, NFS only after some seconds.
 ///
 /// Copies are the same group. A group of one process asks nothing. Calls from several threads are allowed where the
 /// program makes them in the same order on all ranks.
@@ -75,11 +78,11 @@ class rank_group {
   /// This process alone.
   rank_group() : rank_group(rank(), gather_words()) {}
   /// By a function of the program, which may be empty for one process; else that is a usage_error. `mine` is the
-  /// process's number among those that the function gathers of.
-  rank_group(const rank& mine, gather_words gather);
+  /// process's number among those that the function gathers of. `notes`: null where there are none.
+  rank_group(const rank& mine, gather_words gather, std::shared_ptr<const rank_notes> notes = nullptr);
   /// By objects with this prefix, which is a folder (`s3://bucket/folder/`), in a store that can be written to: an
   /// s3::client, files() of a file system that all processes see, or any storage whose list_all() is right at once.
-  /// configuration_error for another prefix, and for a store that cannot be written to.
+  /// configuration_error for another prefix, for a store that cannot be written to, and for more than 64 processes.
   template <class Store>
   rank_group(const rank& mine, const Store& store, std::string prefix, const rank_group_options& options = {})
       : rank_group(mine, detail::storage_of(store), std::move(prefix), options) {}
@@ -121,19 +124,9 @@ class rank_group {
 };
 
 namespace detail {
-/// Given by epochs() to its stream, so that a run that is asked to stop does so on all ranks: stream::of_ranks().
-template <class = void>  // gather() names a coroutine, and is virtual: see MILLRACE_COROUTINE
-class basic_group_words final : public rank_words {
- public:
-  explicit basic_group_words(rank_group group) : group_(std::move(group)) {}
-  std::vector<std::uint64_t> gather(std::vector<std::uint64_t> mine) const override {
-    return group_.gather_now(std::move(mine), "whether a rank was asked to stop");
-  }
-
- private:
-  rank_group group_;
-};
-using group_words = basic_group_words<>;
+/// Given by epochs() to its stream, so that a run that is asked to stop does so on all ranks: stream::of_ranks(). One
+/// is made at the same place of the program on all ranks.
+MILLRACE_COROUTINE std::shared_ptr<const rank_words> words_of(const rank_group& group);
 }  // namespace detail
 
 }  // namespace millrace

@@ -56,8 +56,8 @@ class rank_board {
 
   std::string shown() const { return shown_url(prefix_); }
   /// Also in place of one.
-  MILLRACE_COROUTINE task<std::string> put(std::string name, std::string text) const {
-    return put_text(*store_, prefix_ + name, std::move(text));
+  MILLRACE_COROUTINE task<void> put(std::string name, std::string text) const {
+    const std::string tag = co_await put_text(*store_, prefix_ + name, std::move(text));
   }
   /// Empty if there is none.
   MILLRACE_COROUTINE task<std::string> get(std::string name) const {
@@ -81,25 +81,44 @@ class rank_board {
 /// The state that the copies of a group share.
 class group_core {
  public:
-  group_core(const rank& mine, gather_words function, std::shared_ptr<const rank_board> objects, duration limit)
-      : process(mine), gather(std::move(function)), board(std::move(objects)), timeout(limit) {
+  group_core(const rank& mine, gather_words function, std::shared_ptr<const rank_notes> engine,
+             std::shared_ptr<const rank_board> objects, duration limit)
+      : process(mine),
+        gather(std::move(function)),
+        notes(std::move(engine)),
+        board(std::move(objects)),
+        timeout(limit) {
     process.check();
     std::uint64_t random[2] = {};
-    if (board != nullptr && ::getrandom(random, sizeof random, 0) != static_cast<::ssize_t>(sizeof random)) {
+    if (!alone() && ::getrandom(random, sizeof random, 0) != static_cast<::ssize_t>(sizeof random)) {
       throw io_error(std::errc(errno), "rank_group: the system gives no random numbers");
     }
-    nonce = hash128{random[0], random[1]}.text();
+    id = hash128{random[0], random[1]};
+    nonce = id.text();
   }
   static const std::shared_ptr<group_core>& of(const rank_group& group) noexcept { return group.core_; }
   bool alone() const noexcept { return process.world_size == 1; }
 
   const rank process;
   const gather_words gather;
+  const std::shared_ptr<const rank_notes> notes;  // beside the function; null: none
   const std::shared_ptr<const rank_board> board;  // null: by the function
   const duration timeout;
-  std::string nonce;  // names this process among all that ever use the board
+  hash128 id;         // random; names this process among all that ever use the board
+  std::string nonce;  // its text
   std::atomic<std::uint64_t> rounds{0};
+  std::atomic<std::uint64_t> runs{0};
   std::atomic<bool> joined{false};  // a round by the board has given this process its words
+
+  /// The nonce of rank 0, in which all are one group; empty until words were gathered.
+  std::string group_nonce() const {
+    const std::lock_guard lock(mutex_);
+    return group_nonce_;
+  }
+  void know_rank_0(const hash128& its) {
+    const std::lock_guard lock(mutex_);
+    if (group_nonce_.empty()) group_nonce_ = its.text();
+  }
 
   // Of rank 0: who its group is, and others that came later.
   void come_together(std::vector<std::string> others) {
@@ -122,7 +141,8 @@ class group_core {
   }
 
  private:
-  mutable std::mutex mutex_;  // of the next two: rounds may be on several threads
+  mutable std::mutex mutex_;  // of the next three: rounds may be on several threads
+  std::string group_nonce_;
   std::vector<std::string> members_;
   std::vector<std::string> strangers_;  // whose objects rank 0 has removed once
 };
@@ -148,21 +168,22 @@ MILLRACE_INLINE std::string ranks_text(const std::vector<std::uint32_t>& ranks) 
   return text;
 }
 
-// --- The collective. Each process sends: what for, its number, how many it believes in, and the words.
+// --- The collective. Each process sends: what for, its number, how many it believes in, its nonce, and the words.
 
-inline constexpr std::size_t sent_before = 3;
+inline constexpr std::size_t sent_before = 5;
 
 MILLRACE_INLINE std::vector<std::uint64_t> to_send(const group_core& core, const char* purpose,
                                                    const std::vector<std::uint64_t>& words) {
   hasher128 what;
   what.add(std::string_view(purpose));
-  std::vector<std::uint64_t> all{what.value().low, core.process.index, core.process.world_size};
+  std::vector<std::uint64_t> all{what.value().low, core.process.index, core.process.world_size, core.id.high,
+                                 core.id.low};
   all.insert(all.end(), words.begin(), words.end());
   return all;
 }
 
 /// The words alone, once it is clear that they are those of the group's processes.
-MILLRACE_INLINE std::vector<std::uint64_t> received(const group_core& core, const char* purpose,
+MILLRACE_INLINE std::vector<std::uint64_t> received(group_core& core, const char* purpose,
                                                     const std::vector<std::uint64_t>& all) {
   const std::size_t world = core.process.world_size;
   const std::size_t each = all.size() / world;
@@ -182,6 +203,7 @@ MILLRACE_INLINE std::vector<std::uint64_t> received(const group_core& core, cons
     }
     words.insert(words.end(), sent + sent_before, sent + each);
   }
+  core.know_rank_0(hash128{all[3], all[4]});
   return words;
 }
 
@@ -621,10 +643,50 @@ std::vector<Word> gather_waiting(const std::shared_ptr<group_core>& core, const 
   return received(*core, purpose, all);
 }
 
+/// Names of notes begin as those of rank 0's rounds do: the next start removes them with what is left of these.
+template <class Word>
+class group_words final : public rank_words, public rank_notes {
+ public:
+  explicit group_words(rank_group group) : group_(std::move(group)), number_(core().runs.fetch_add(1)) {}
+
+  std::vector<Word> gather(std::vector<Word> mine) const override {
+    return group_.gather_now(std::move(mine), "whether a rank was asked to stop");
+  }
+  const rank& process() const noexcept override { return core().process; }
+  const rank_notes* notes() const noexcept override {
+    return core().board != nullptr ? this : core().notes.get();
+  }
+  std::string name() const override { return named(number_); }
+  std::string name_before() const override { return number_ == 0 ? std::string() : named(number_ - 1); }
+  duration timeout() const noexcept override { return core().timeout; }
+
+  task<void> put(std::string name, std::string text) const override {
+    return core().board->put("in/" + name, std::move(text));
+  }
+  task<std::string> get(std::string name) const override { return core().board->get("in/" + name); }
+  task<void> remove(std::string name) const override { return core().board->remove("in/" + name); }
+
+ private:
+  group_core& core() const noexcept { return *group_core::of(group_); }
+  std::string named(Word number) const {
+    const std::string begin = core().group_nonce();
+    return begin.empty() ? begin : begin + "-stop-" + std::to_string(number);
+  }
+
+  const rank_group group_;
+  const Word number_;
+};
+
+MILLRACE_COROUTINE_BODY std::shared_ptr<const rank_words> words_of(const rank_group& group) {
+  return std::make_shared<const group_words<std::uint64_t>>(group);
+}
+
 }  // namespace detail
 
-MILLRACE_INLINE rank_group::rank_group(const rank& mine, gather_words gather)
-    : core_(std::make_shared<detail::group_core>(mine, std::move(gather), nullptr, duration(0))), mine_(mine) {
+MILLRACE_INLINE rank_group::rank_group(const rank& mine, gather_words gather, std::shared_ptr<const rank_notes> notes)
+    : core_(std::make_shared<detail::group_core>(mine, std::move(gather), std::move(notes), nullptr,
+                                                 rank_group_options().timeout)),
+      mine_(mine) {
   if (!core_->alone() && !core_->gather) {
     throw usage_error("rank_group: the function that gathers the words of " + std::to_string(mine.world_size) +
                       " processes is empty");
@@ -634,10 +696,16 @@ MILLRACE_INLINE rank_group::rank_group(const rank& mine, gather_words gather)
 MILLRACE_INLINE rank_group::rank_group(const rank& mine, std::shared_ptr<const storage> store, std::string prefix,
                                        const rank_group_options& options)
     : core_(std::make_shared<detail::group_core>(
-          mine, gather_words(), std::make_shared<const detail::rank_board>(std::move(store), std::move(prefix)),
-          options.timeout)),
+          mine, gather_words(), nullptr,
+          std::make_shared<const detail::rank_board>(std::move(store), std::move(prefix)), options.timeout)),
       mine_(mine) {
   if (options.timeout <= duration(0)) throw configuration_error("rank_group: .timeout must be above 0");
+  constexpr std::uint32_t most = 64;
+  if (mine.world_size <= most) return;
+  throw configuration_error("rank_group: " + std::to_string(mine.world_size) + " processes cannot meet by objects of a "
+                            "store, which is for " + std::to_string(most) + " at most: use mpi_ranks() "
+                            "(<millrace/mpi.hpp>), pmix_ranks() (<millrace/pmix.hpp>), c10d_ranks() "
+                            "(<millrace/c10d.hpp>) or a function that gathers");
 }
 
 MILLRACE_INLINE const rank& rank_group::process() const noexcept { return core_->process; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,7 +15,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/flow/stream.hpp>
+#include <millrace/flow/rank_words.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loop/event_loop.hpp>
@@ -93,30 +94,64 @@ class stop_causes final : private fd_watch {
   message<stop_causes, &stop_causes::take_tasks> take_tasks_{*this};
 };
 
-/// The ranks' agreement on the item after which all of them stop, on the thread that takes the items.
+/// The ranks' agreement on the item after which all of them stop.
 ///
-/// Before some of the items, the same on all ranks, they gather who was asked to stop. How many items lie between two
-/// gatherings follows from what all of them gathered the last time: as many as take half a second, or a hundred times
-/// what a gathering takes, if that is more; at most twice as many as before.
+/// By notes (rank_words::notes()) the ranks' loops agree, and no thread that trains is waited for: stop_by_notes(). A
+/// rank that is to stop leaves a note, for which all look twice a second. Each then holds its training thread before
+/// the next item and notes how many items that has taken; rank 0 notes the largest of these numbers, and all go on to
+/// there. A rank whose run ends notes its number, too.
+///
+/// Without notes the training threads gather who was asked to stop, before some of the items, the same on all ranks.
+/// How many items lie between two gatherings follows from what all of them gathered the last time: as many as take half
+/// a second, or a hundred times what a gathering takes, if that is more; a second at most, and at most twice as many as
+/// before.
 class stop_vote {
  public:
   using clock = std::int64_t (*)();
   explicit stop_vote(std::shared_ptr<const rank_words> ranks, clock now = &monotonic_ns)
       : ranks_(std::move(ranks)), now_(now) {}
 
-  /// Before the next item is taken, after `taken` of them: whether all stop. `asked`: this rank is to.
-  bool over(std::uint64_t taken, bool asked) { return taken >= next_ && gathered(taken, asked); }
+  const std::shared_ptr<const rank_words>& ranks() const noexcept { return ranks_; }
+  bool by_notes() const noexcept { return ranks_->notes() != nullptr; }
+
+  // ---- the thread that takes the items
+
+  /// Before the next item is taken, after `taken` of them: whether all stop. `asked`: this rank is to. Waits for the
+  /// other ranks while is_held(), or where it gathers.
+  bool over(std::uint64_t taken, bool asked) {
+    return by_notes() ? over_by_notes(taken) : taken >= next_ && gathered(taken, asked);
+  }
+
+  // ---- by notes, any thread
+
+  /// From now on no item is taken. Returns how many were, with one that is being taken.
+  MILLRACE_INLINE std::uint64_t hold();
+  /// No more than so many are taken; UINT64_MAX: any number.
+  MILLRACE_INLINE void go_on(std::uint64_t until);
+  MILLRACE_INLINE bool is_held() const;
 
  private:
+  MILLRACE_INLINE bool over_by_notes(std::uint64_t taken);
   MILLRACE_INLINE bool gathered(std::uint64_t taken, bool asked);
 
   const std::shared_ptr<const rank_words> ranks_;
   const clock now_;
+  // By gathering:
   std::uint64_t next_ = 0;   // before which item they gather
   std::uint64_t last_ = 0;   // before which they did
   std::int64_t ended_ = 0;   // when
   std::uint64_t cost_ = 0;   // nanoseconds
+  // By notes:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false;
+  std::uint64_t passed_ = 0;
+  std::uint64_t until_ = UINT64_MAX;
 };
+
+/// On the run's loop: ends once all ranks have agreed on the last item, and returns who asked for that; `asked`: this
+/// rank is to stop. An error where the others do not answer in time, or notes fail then: the run goes on.
+MILLRACE_COROUTINE task<std::string> stop_by_notes(stop_vote& vote, const std::atomic<bool>& asked);
 
 }  // namespace millrace::detail
 

@@ -21,9 +21,12 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/root_scope.hpp>
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/loader/detail/stop_causes.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -289,13 +292,167 @@ MILLRACE_INLINE bool stop_vote::gathered(std::uint64_t taken, bool asked) {
   const std::uint64_t span = taken - last_;
   std::uint64_t items = 2 * span + 1;
   if (longest != 0 && span != 0) {
-    const std::uint64_t wanted = 100 * cost > 500'000'000 ? 100 * cost : 500'000'000;
+    const std::uint64_t wanted = cost < 5'000'000 ? 500'000'000 : cost < 10'000'000 ? 100 * cost : 1'000'000'000;
     const std::uint64_t fit = wanted / (longest / span + 1);
     if (fit < items) items = fit < 1 ? 1 : fit;
   }
   last_ = taken;
   next_ = taken + items;
   return stop;
+}
+
+MILLRACE_INLINE std::uint64_t stop_vote::hold() {
+  const std::lock_guard lock(mutex_);
+  held_ = true;
+  return passed_;
+}
+
+MILLRACE_INLINE void stop_vote::go_on(std::uint64_t until) {
+  {
+    const std::lock_guard lock(mutex_);
+    held_ = false;
+    until_ = until;
+  }
+  changed_.notify_all();
+}
+
+MILLRACE_INLINE bool stop_vote::is_held() const {
+  const std::lock_guard lock(mutex_);
+  return held_;
+}
+
+MILLRACE_INLINE bool stop_vote::over_by_notes(std::uint64_t taken) {
+  std::unique_lock lock(mutex_);
+  while (held_) changed_.wait(lock);
+  if (taken >= until_) return true;
+  passed_ = taken + 1;
+  return false;
+}
+
+/// The note in which a rank says how many items it has taken: rank 0's says where all stop.
+inline std::string items_note(const std::string& run, std::uint32_t index) {
+  return run + (index == 0 ? std::string("-end") : "-at-" + std::to_string(index));
+}
+
+// Templates of their types, since g++ would look up and instantiate all that does not depend on one wherever the header
+// is included.
+
+/// Of a rank whose run has ended: others that are to stop would wait for it.
+template <class Text>
+task<void> note_items(std::shared_ptr<const rank_words> ranks, Text run, std::uint64_t items) {
+  executor& ex = co_await this_executor();
+  const std::uint32_t index = ranks->process().index;
+  Text why;
+  try {
+    co_await ranks->notes()->put(items_note(run, index), std::to_string(items));
+    const Text before = ranks->name_before();
+    if (!before.empty()) co_await ranks->notes()->remove(items_note(before, index));
+  } catch (const error& e) {
+    why = e.what();
+  }
+  if (!why.empty()) {
+    log_line(ex, "millrace: rank " + std::to_string(index) + " cannot tell the others that its run has ended, and " +
+                     "they wait for it if one of them is to stop: " + why);
+  }
+}
+
+/// Lets the training thread go on when the run's end drops what waits for a stop, and notes its items then.
+template <class Text>
+class run_end {
+ public:
+  run_end(executor& ex, stop_vote& vote) : executor_(ex), vote_(&vote) {}
+  run_end(const run_end&) = delete;
+  run_end& operator=(const run_end&) = delete;
+  ~run_end() {
+    if (vote_ == nullptr) return;
+    const std::uint64_t items = vote_->hold();
+    vote_->go_on(UINT64_MAX);
+    try {
+      Text run = vote_->ranks()->name();
+      if (!run.empty()) root_scope::of(executor_).adopt(note_items(vote_->ranks(), std::move(run), items));
+    } catch (...) {  // no memory for the note: the others wait until their time is up
+    }
+  }
+  void settle(std::uint64_t until) { std::exchange(vote_, nullptr)->go_on(until); }
+
+ private:
+  executor& executor_;
+  stop_vote* vote_;  // null: settled
+};
+
+/// The number of the last item, once this rank has said how many it has taken.
+template <class Text, class Number>
+task<Number> last_item(const rank_words& ranks, Text run, Number taken) {
+  const coroutine_context here = co_await this_context();
+  executor& ex = here.get_executor();
+  const rank mine = ranks.process();
+  const time_point due = added(ex.now(), ranks.timeout());
+  if (mine.index != 0) co_await ranks.notes()->put(items_note(run, mine.index), std::to_string(taken));
+  std::vector<std::uint32_t> silent;
+  for (std::uint32_t r = 1; mine.index == 0 && r < mine.world_size; ++r) silent.push_back(r);
+  if (mine.index != 0) silent.push_back(0);
+  Number last = taken;
+  for (;;) {
+    std::vector<spawned<Text>> reads;  // side by side
+    for (const std::uint32_t r : silent) reads.emplace_back(here, ranks.notes()->get(items_note(run, r)));
+    std::vector<std::uint32_t> still;
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      const Text noted = co_await reads[i];
+      const auto items = text::parse_decimal<Number>(noted);
+      if (!items) still.push_back(silent[i]);
+      if (items && *items > last) last = *items;
+    }
+    silent = std::move(still);
+    if (silent.empty()) break;
+    if (ex.now() >= due) {
+      throw io_error("rank " + std::to_string(mine.index) + " is to stop with the others, and rank " +
+                     std::to_string(silent[0]) + " does not say how many items it has taken");
+    }
+    co_await sleep_for(std::chrono::milliseconds(100));
+  }
+  if (mine.index == 0) co_await ranks.notes()->put(items_note(run, 0), std::to_string(last));
+  co_return last;
+}
+
+template <class Text, class Number>
+task<Text> agree_by_notes(stop_vote& vote, const std::atomic<bool>& asked) {
+  executor& ex = co_await this_executor();
+  const rank_words& ranks = *vote.ranks();
+  const rank mine = ranks.process();
+  run_end<Text> end(ex, vote);
+  Text run;
+  Text who;
+  bool said = false;
+  while (who.empty()) {
+    co_await sleep_for(std::chrono::milliseconds(500));
+    if (run.empty()) run = ranks.name();
+    if (run.empty()) continue;
+    try {
+      if (asked.load(std::memory_order_acquire)) {
+        co_await ranks.notes()->put(run + "-ask", std::to_string(mine.index));
+        who = std::to_string(mine.index);
+      } else {
+        who = co_await ranks.notes()->get(run + "-ask");
+      }
+    } catch (const error& e) {
+      if (std::exchange(said, true)) continue;
+      log_line(ex, Text("millrace: this rank cannot learn whether another one is to stop: ") + e.what());
+    }
+  }
+  Number last = vote.hold();
+  try {
+    last = co_await last_item<Text, Number>(ranks, run, last);
+  } catch (...) {  // the run goes on, and its log says why
+    end.settle(UINT64_MAX);
+    throw;
+  }
+  end.settle(last);
+  co_return "rank " + who + " of " + std::to_string(mine.world_size) + " asks all of them to, after item " +
+      std::to_string(last);
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> stop_by_notes(stop_vote& vote, const std::atomic<bool>& asked) {
+  return agree_by_notes<std::string, std::uint64_t>(vote, asked);
 }
 
 }  // namespace millrace::detail
