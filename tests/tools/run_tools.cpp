@@ -101,7 +101,8 @@ void check_options(const std::string& index, const std::string& verify, const st
     require(run(tool + " -h").text == s.text, "-h is not --help");
     for (const std::string_view option : options) require_said(s, 0, option);
   };
-  help(index, {"PREFIX", "--out", "--format", "--stream", "--headers", "--shards", "--max-member", "--max-line"});
+  help(index, {"PREFIX", "--out", "--listing", "--format", "--stream", "--headers", "--shards", "--max-member",
+               "--max-line"});
   help(verify, {"INDEX", "FINGERPRINTS"});
   help(plan, {"PLACE", "--world", "--batch", "--tracks", "--slice", "--take-batches", "--memory-mb", "--hosts",
               "--cache", "--cache-gb", "--seed", "--epoch", "--price-1000", "--price-gb", "--latency-ms", "--mb-s"});

@@ -85,6 +85,10 @@ class epoch_plan {
   std::uint64_t most_rank_requests = 0;
   /// At most so many more of a rank where a training starts: its first batch is read apart. With an index.
   std::uint64_t start_requests = 0;
+  /// Of an index in a store, if its rows are read slice by slice: how often and how much of them all ranks read in an
+  /// epoch, about. Not in .requests and .bytes, but in .cost.
+  std::uint64_t index_requests = 0;
+  std::uint64_t index_bytes = 0;
   double cost = 0;                  ///< 0: no prices were given
   double first_batch_seconds = 0;   ///< 0: no speeds were given
   // With plan_options::cache_bytes, of caches that are empty before the first epoch; not of a mix:
@@ -128,6 +132,7 @@ class epoch_plan {
               const plan_options& options);
   void advise_of_ranks(std::uint64_t tracks);
   void price(const plan_options& options, double mean_sample);
+  void count_rows(const index_set& indexes, const plan_options& options);
   void second_epoch(const plan_options& options);
   void next_epoch(const plan_options& options);
   std::string homes_text() const;
@@ -190,8 +195,8 @@ inline std::uint64_t largest_slice(const index_set& indexes, std::uint64_t slice
 }  // namespace detail
 
 inline void epoch_plan::price(const plan_options& options, double mean_sample) {
-  cost = static_cast<double>(requests) / 1000 * options.price_of_1000_requests +
-         static_cast<double>(bytes) / 1e9 * options.price_of_gigabyte;
+  cost = static_cast<double>(requests + index_requests) / 1000 * options.price_of_1000_requests +
+         static_cast<double>(bytes + index_bytes) / 1e9 * options.price_of_gigabyte;
   second_epoch(options);
   next_epoch(options);
   if (options.bytes_per_second > 0) {
@@ -293,7 +298,27 @@ inline void epoch_plan::read_in_pieces(const plan_options& options, const order_
                    std::to_string(before) + '.');
 }
 
+/// A slice begins anywhere in a block of rows. The rows of its fields are asked for apart, in shards of many samples.
+inline void epoch_plan::count_rows(const index_set& indexes, const plan_options& options) {
+  std::uint64_t rows = 0;
+  for (const shard_index& index : indexes) {
+    rows += index.samples() + (index.layout() == row_layout::fields ? index.fields() : 0);
+  }
+  const double of_shard = static_cast<double>(indexes.samples()) / static_cast<double>(indexes.size());
+  const double blocks = std::min(1 + static_cast<double>(options.order.slice - 1) / 256, 1 + of_shard / 256);
+  const double of_sample = 16 * static_cast<double>(rows) / static_cast<double>(indexes.samples());
+  const double of_visit = std::min(256 * blocks, of_shard) * of_sample;
+  index_bytes = static_cast<std::uint64_t>(static_cast<double>(slice_visits) * of_visit);
+  index_requests = slice_visits * (indexes[0].layout() == row_layout::fields && of_shard > 1024 ? 2 : 1);
+  price(options, static_cast<double>(indexes.sample_bytes()) / static_cast<double>(indexes.samples()));
+}
+
 inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& options) {
+  if (indexes.rows_in_store()) {
+    epoch_plan plan = of(indexes.entries(), indexes.sample_bytes(), options);
+    if (plan.samples != 0) plan.count_rows(indexes, options);
+    return plan;
+  }
   plan_options whole = options;
   whole.memory = 0;
   epoch_plan plan = of(indexes.entries(), indexes.sample_bytes(), whole);
@@ -373,6 +398,9 @@ inline std::string epoch_plan::text() const {
   }
   out += "all ranks: " + std::to_string(requests) + " requests";
   if (read_times >= 1.005) out += ", " + detail::with_digits(read_times, 2) + " times the bytes of the samples";
+  if (index_requests != 0) {
+    out += ", and " + std::to_string(index_requests) + " for " + detail::in_bytes(index_bytes) + " of the index";
+  }
   if (cost > 0) out += ", cost " + detail::with_digits(cost, 2) + " an epoch";
   out += '\n' + second_text() + next_text();
   if (first_batch_seconds > 0) out += "first batch: " + detail::with_digits(first_batch_seconds, 2) + " s\n";

@@ -193,6 +193,8 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_mix(const detail::training_plan& train
     taken += rounds * static_cast<double>(indexes.sample_bytes());
     requests += rounds * static_cast<double>(round.requests);
     visits += rounds * static_cast<double>(round.slice_visits);
+    plan.index_requests += rounded(rounds * static_cast<double>(round.index_requests));
+    plan.index_bytes += rounded(rounds * static_cast<double>(round.index_bytes));
     plan.shards += round.shards;
     plan.rank_memory += round.rank_memory;
     const std::string name = detail::dataset_name(d, training.sets[d].prefix);

@@ -50,8 +50,7 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
 }
 
 MILLRACE_COROUTINE_BODY task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object,
-                                                         bool again) {
-  constexpr std::size_t part = 8 * MiB;
+                                                         bool again, std::size_t part) {
   indexed_object source(std::move(from), std::move(object), part, again);
   std::string text;
   while (!source.ended(text.size())) {
@@ -59,6 +58,16 @@ MILLRACE_COROUTINE_BODY task<std::string> text_of_object(std::shared_ptr<const s
     text += more.view();
   }
   co_return std::move(text);
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> text_of_range(std::shared_ptr<const storage> from, shard object,
+                                                        std::uint64_t at, std::size_t length, bool again) {
+  const where here{object.shown(), at, {}};
+  indexed_object source(std::move(from), std::move(object), range_reader::slab_for(length), again);
+  const bytes data = co_await source.read(at, length);
+  if (source.sequential()) throw configuration_error("the store serves no ranges of the object", here);
+  if (data.size() != length) throw range_reader::short_read(data.size(), length, here);
+  co_return std::string(data.view());
 }
 
 MILLRACE_COROUTINE_BODY task<std::string> text_read_twice(std::shared_ptr<const storage> from, shard object) {
