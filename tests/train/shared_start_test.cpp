@@ -165,7 +165,7 @@ TEST_CASE("rows of an index in a store that come damaged are read once more, and
   const epochs_options how{.seed = 5, .batch = 10, .tracks = 12};
   const auto line = std::make_shared<test::damaging_storage>(data.store);
   const dataset stored(std::shared_ptr<const storage>(line), std::string(tars), by_need());
-  line->damage("mem://train.index", rows + 16 * 300, 2);  // also of the first reading, which wants the head alone
+  line->damage("mem://train.index", rows + 16 * 10, 2);  // also of the first reading, which wants the head alone
   CHECK(failure_of(stored, how) == "no error");
   CHECK(line->flips() == 2);
   CHECK(line->second_readings() > 0);
