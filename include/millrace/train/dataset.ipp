@@ -225,7 +225,7 @@ async_generator<Shard> list_shards(std::shared_ptr<dataset_state> data) {
   for (Shard& s : all) co_yield give(s);
 }
 
-/// The same, once for the ranks of a machine.
+/// The same, once for the ranks of a machine. Others wait for it: it is to be taken to its end at once.
 template <class Shard>
 async_generator<Shard> list_once(std::shared_ptr<dataset_state> data, rank mine) {
   const executor& ex = co_await this_executor();
