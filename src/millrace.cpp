@@ -56,6 +56,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/http/detail/addresses.ipp>
 #include <millrace/index/detail/index_parts.ipp>
 #include <millrace/index/detail/indexed_object.ipp>
+#include <millrace/index/detail/listing_file.ipp>
 #include <millrace/index/detail/sample_choice.ipp>
 #include <millrace/index/detail/text_frames.ipp>
 #include <millrace/index/sample_index_builder.ipp>
@@ -123,6 +124,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/train/detail/epoch_losses.ipp>
 #include <millrace/train/detail/epochs_position.ipp>
 #include <millrace/train/detail/held_samples.ipp>
+#include <millrace/train/detail/host_copy.ipp>
 #include <millrace/train/detail/listed_index.ipp>
 #include <millrace/train/detail/mix_text.ipp>
 #include <millrace/train/detail/reading_estimate.ipp>

@@ -22,6 +22,7 @@
 #include <millrace/flow/sources.hpp>
 #include <millrace/formats/index_shard.hpp>
 #include <millrace/formats/object_samples.hpp>
+#include <millrace/index/detail/listing_file.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/loader/run.hpp>
 #include <millrace/s3/client.hpp>
@@ -124,26 +125,42 @@ void write(const tools::store& store, const std::string& out, const mill::index_
               mill::format_bytes(static_cast<double>(text.size())).c_str(), set.digest().text().c_str());
 }
 
+/// Writes what was listed, for dataset_options::listing, unless `file` is empty.
+void write_listing(const tools::store& store, const std::string& file, std::string prefix,
+                   const std::vector<mill::shard>& listed) {
+  if (file.empty()) return;
+  if (prefix.find("://") == std::string::npos && prefix.back() != '/') prefix += '/';  // as datasets name a folder
+  mill::detail::listing_writer listing(prefix);
+  for (const mill::shard& s : listed) listing.add(s);
+  const std::string text = listing.text();
+  store.write(file, text);
+  std::printf("%zu objects listed: %s: %s\n", listed.size(), file.c_str(),
+              mill::format_bytes(static_cast<double>(text.size())).c_str());
+}
+
 /// Objects that are samples: a listing says all.
-int index_objects(std::string prefix, const std::string& out, const tools::format_ptr& format) {
+int index_objects(std::string prefix, const std::string& out, const std::string& listing,
+                  const tools::format_ptr& format) {
   const tools::store store(prefix);
   if (prefix.back() != '/') prefix += '/';
   mill::detail::object_index_builder objects(format, prefix);
-  for (const mill::shard& s : store.list(prefix, format.get())) {
-    if (s.url != out) objects.add(s);
-  }
+  std::vector<mill::shard> listed = store.list(prefix, format.get());
+  std::erase_if(listed, [&](const mill::shard& s) { return s.url == out || s.url == listing; });
+  for (const mill::shard& s : listed) objects.add(s);
   const std::string passed_over = objects.passed_over();
   if (!passed_over.empty()) std::fprintf(stderr, "millrace-index: %s\n", passed_over.c_str());
   const mill::index_set set = objects.finish();
   if (set.samples() == 0) throw mill::configuration_error("there are no samples under " + prefix);
   write(store, out, set);
+  write_listing(store, listing, prefix, listed);
   return tools::fine;
 }
 
-int index_all(const std::string& prefix, const std::string& out, const tools::format_ptr& format, std::size_t limit) {
+int index_all(const std::string& prefix, const std::string& out, const std::string& listing,
+              const tools::format_ptr& format, std::size_t limit) {
   const tools::store store(prefix);
   std::vector<mill::shard> shards = store.list(prefix, format.get());
-  std::erase_if(shards, [&](const mill::shard& s) { return s.url == out; });
+  std::erase_if(shards, [&](const mill::shard& s) { return s.url == out || s.url == listing; });
   std::vector<mill::shard> listed = shards;
   shards = format->choose(std::move(shards));
   if (shards.empty()) {
@@ -171,7 +188,7 @@ int index_all(const std::string& prefix, const std::string& out, const tools::fo
   bool all_bad_data = true;
   if (!to_read.empty()) {
     const std::shared_ptr<const mill::storage> from = store.storage();
-    const std::shared_ptr<const void> metadata = tools::read_metadata(*format, from, std::move(listed));
+    const std::shared_ptr<const void> metadata = tools::read_metadata(*format, from, listed);
     progress_line shown(to_read.size(), bytes);
     auto one = [from, name_of, format, metadata](mill::shard s) {
       std::string name = name_of(s);
@@ -194,6 +211,7 @@ int index_all(const std::string& prefix, const std::string& out, const tools::fo
   }
   const mill::index_set set(std::move(all));
   write(store, out, set);
+  write_listing(store, listing, prefix, listed);
   return status;
 }
 
@@ -204,7 +222,7 @@ int main(int count, char** texts) {
                             "Indexes the tar shards, files of lines or records, or objects under a prefix or in a\n"
                             "folder, so that a training knows its order beforehand and reads any sample by one\n"
                             "request.");
-  std::string prefix, out, format = "tar";
+  std::string prefix, out, listing, format = "tar";
   bool stream = false, headers = false;
   std::size_t limit = 16;
   tools::read_bounds bounds;
@@ -213,6 +231,12 @@ int main(int count, char** texts) {
       ->type_name("")
       ->check(tools::not_empty);
   given.add_option("-o,--out", out, "The index: s3://bucket/key or a file (PREFIX/millrace.index)")->type_name("FILE");
+  given
+      .add_option("--listing", listing,
+                  "Write what was listed, too, so that no rank of a\n"
+                  "training lists: s3://bucket/key or a file, such as\n"
+                  "PREFIX/millrace.listing")
+      ->type_name("FILE");
   given
       .add_option("--format", format,
                   "What the samples are: members of tars, lines of text\n"
@@ -238,6 +262,7 @@ int main(int count, char** texts) {
                                           : mill::index_way::cheaper;
     const tools::format_ptr chosen = tools::format_by_name(format, {}, bounds, way);
     const std::string file = out.empty() ? tools::index_of(prefix) : out;
-    return chosen->of_objects() ? index_objects(prefix, file, chosen) : index_all(prefix, file, chosen, limit);
+    return chosen->of_objects() ? index_objects(prefix, file, listing, chosen)
+                                : index_all(prefix, file, listing, chosen, limit);
   });
 }

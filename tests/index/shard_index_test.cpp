@@ -654,7 +654,7 @@ TEST_CASE("rows that are read by need are those of an index in memory, of files 
     CHECK(read_indexes(text, "text") == wanted);
     std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
     const std::vector<shard_index> opened =
-        turn % 4 == 3 ? detail::open_index_text(std::make_shared<const std::string>(text), path) : open_indexes(path);
+        turn % 4 == 3 ? detail::open_index_text(text, nullptr, path) : open_indexes(path);
     REQUIRE(opened.size() == wanted.size());
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       INFO("turn " << turn << ", index " << i << " of " << wanted[i].samples() << " samples");

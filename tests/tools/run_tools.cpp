@@ -101,7 +101,8 @@ void check_options(const std::string& index, const std::string& verify, const st
     require(run(tool + " -h").text == s.text, "-h is not --help");
     for (const std::string_view option : options) require_said(s, 0, option);
   };
-  help(index, {"PREFIX", "--out", "--format", "--stream", "--headers", "--shards", "--max-member", "--max-line"});
+  help(index, {"PREFIX", "--out", "--listing", "--format", "--stream", "--headers", "--shards", "--max-member",
+               "--max-line"});
   help(verify, {"INDEX", "FINGERPRINTS"});
   help(plan, {"PLACE", "--world", "--batch", "--tracks", "--slice", "--take-batches", "--memory-mb", "--hosts",
               "--cache", "--cache-gb", "--seed", "--epoch", "--price-1000", "--price-gb", "--limit", "--latency-ms",
@@ -385,6 +386,9 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   server.put("corpus", "text/b.jsonl", std::string("{}"));
   require_said(run(index + " --format lines s3://corpus/text/"), 0, "2 shards, 3 samples, 6 B in samples");
   require_said(run(index + " --format lines s3://corpus/text/"), 0, "2 shards, 3 samples");  // the index is no text
+  require_said(run(index + " --format lines s3://corpus/text/ --listing s3://corpus/text/millrace.listing"), 0,
+               "2 objects listed: s3://corpus/text/millrace.listing: ");
+  require_said(run(index + " --format lines s3://corpus/text/"), 0, "2 shards, 3 samples");  // nor is the listing
   server.put("corpus", "text/b.jsonl.gz", std::string("\x1f\x8b\x08 and so on, to more bytes than a few"));
   require_said(run(index + " --format lines s3://corpus/text/"), 1,
                "b.jsonl.gz at byte 0: the frame of gzip that begins here is damaged");

@@ -387,7 +387,7 @@ TEST_CASE("indexes of formats from outside are read as they were written, and fo
     std::string text;
     write_indexes(std::vector<shard_index>{index}, text);
     CHECK(read_indexes(text, "x").at(0) == index);
-    const auto paged = detail::open_index_text(std::make_shared<const std::string>(text), "x");
+    const auto paged = detail::open_index_text(text, nullptr, "x");
     CHECK(paged.at(0) == index);
     CHECK(paged[0].digest() == index.digest());
     CHECK(paged[0].description() == index.description());

@@ -53,6 +53,13 @@ void train(mill::runtime& rt, const mill::dataset& data, const mill::rank_group&
 }
 // end group
 
+// begin shared
+mill::dataset corpus(const mill::s3::client& s3) {
+  return mill::dataset(s3, "s3://corpus/train/",
+                       {.index = "s3://corpus/train/millrace.index", .listing = "s3://corpus/train/millrace.listing"});
+}
+// end shared
+
 // begin homes
 mill::epochs_options with_homes(const mill::rank_group& ranks) {
   return {.seed = 7, .epochs = 90, .batch = 256, .ranks = ranks, .hosts = mill::hosts_of(ranks.process())};
@@ -145,6 +152,7 @@ TEST_CASE("guide: a group by the store of one process asks none") {
   const mill::s3::client s3{mill::s3::config(where), mill::s3::credentials("key", "secret")};
   const mill::environment none([](const char*) -> const char* { return nullptr; });
   CHECK(by_store(s3, none).gather_now({7}) == std::vector<std::uint64_t>{7});
+  CHECK(corpus(s3).exact());
 }
 
 TEST_CASE("guide: ranks with unequal shards have equal batches") {

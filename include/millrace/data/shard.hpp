@@ -52,7 +52,7 @@ namespace detail {
 /// which ends in ".millrace.index" or ".millrace.json". One that is named in full is not left out.
 inline bool is_index_beside(std::string_view wanted, std::string_view name) noexcept {
   const std::string_view last = name.substr(name.rfind('/') + 1);
-  for (const std::string_view kind : {"millrace.index", "millrace.json", "millrace.index.part"}) {
+  for (const std::string_view kind : {"millrace.index", "millrace.json", "millrace.index.part", "millrace.listing"}) {
     if (last.size() < kind.size() || last.substr(last.size() - kind.size()) != kind) continue;
     const bool part_of_it = last.size() == kind.size() || last[last.size() - kind.size() - 1] == '.';
     return part_of_it && name != wanted;

@@ -86,6 +86,8 @@ class index_set {
   /// True if the samples are rows of arrays.
   bool of_arrays() const noexcept { return !indexes_->empty() && indexes_->front().row_arrays() != nullptr; }
 
+  /// Whether the rows of any are in an object of a store (shard_index::in_store()).
+  bool rows_in_store() const noexcept { return rows_in_store_; }
   /// Whether any of them has checksums of its samples.
   bool has_checksums() const noexcept {
     return std::any_of(begin(), end(), [](const shard_index& index) { return index.has_checksums(); });
@@ -107,6 +109,7 @@ class index_set {
 
   std::uint64_t sample_bytes_ = 0;
   std::uint64_t largest_group_ = 0;
+  bool rows_in_store_ = false;
   hash128 digest_;
 };
 
@@ -131,6 +134,7 @@ inline index_set::index_set(std::vector<shard_index> indexes) {
     counts.push_back(index.samples());
     digest.add(index.digest());
     sample_bytes_ += index.sample_bytes();
+    rows_in_store_ = rows_in_store_ || index.in_store();
   }
   std::vector<std::uint64_t> groups;
   // Some shards may be compressed by large frames and others not: those are read by slices of theirs.

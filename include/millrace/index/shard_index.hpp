@@ -13,6 +13,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/index/detail/little_endian.hpp>
@@ -36,6 +37,9 @@ class stale_index_error : public index_error {
 inline std::uint64_t key_hash(std::string_view key) noexcept { return detail::text_hash(key); }
 
 class arrays;
+class storage;
+template <class T>
+class task;
 
 namespace detail {
 class index_bytes;
@@ -67,8 +71,9 @@ enum class row_layout : unsigned char {
 ///
 /// Of open_indexes(), the rows of all but objects and arrays stay in the file, and in memory there are 12 bytes for 256
 /// samples. What asks for a row then reads those of its 256 samples, checks their CRC32C and throws an index_error that
-/// names file, shard and byte where it is wrong, or an io_error. All const functions may be called by several threads
-/// at once.
+/// names file, shard and byte where it is wrong, or an io_error. Where the index is an object of a store (in_store()),
+/// rows are those of read_rows() alone, and functions that would read them are a usage_error. All const functions may
+/// be called by several threads at once.
 ///
 /// The file (write(), read()), all numbers unsigned and little-endian:
 ///
@@ -211,6 +216,12 @@ class shard_index {
   /// The rows around `sample`, which must be below samples(): faster than the functions below for several samples.
   /// Objects and arrays have none.
   rows rows_of(std::size_t sample) const;
+  /// Whether the rows are in an object of a store.
+  bool in_store() const noexcept { return paged_ != nullptr && paged_->in_store; }
+  /// Where in_store() is true: reads the rows of samples [first, first + count), of which there is one at least, in
+  /// blocks of 256 samples, each of which is one of the result. At most two requests at once. What comes damaged is
+  /// read once more. Errors: index_error, those of the store, and changed_error for another version of the index.
+  MILLRACE_COROUTINE task<std::vector<rows>> read_rows(std::size_t first, std::size_t count) const;
   /// Lets the system read the rows of samples [first, first + count) of a file before they are asked for.
   void will_need(std::size_t first, std::size_t count) const noexcept {
     if (paged_ != nullptr) ask_for(first, count);
@@ -362,6 +373,7 @@ class shard_index {
     std::uint64_t fields = 0;
     std::uint64_t sample_bytes = 0;
     hash128 digest;
+    bool in_store = false;
     std::size_t block = block_samples;
     std::vector<std::uint32_t> sums;    // CRC32C of each block's rows
     std::vector<std::uint64_t> firsts;  // of row_layout::fields: each block's first field
@@ -386,7 +398,20 @@ class shard_index {
     return head_bytes + (name_.size() + etag_.size() + extension_bytes() + 15) / 16 * 16;
   }
   bool is_like(const shard_index& other) const;
+  /// Of an index whose rows are read by need: where a block of them is.
+  struct block_place {
+    std::size_t first = 0;  // of its samples
+    std::size_t count = 0;
+    std::uint64_t at = 0;          // of the file's bytes
+    std::uint64_t fields_at = 0;   // likewise, of the rows of fields; 0: there are none
+    std::uint64_t fields = 0;
+    std::uint64_t end() const noexcept { return at + 16 * count; }
+    std::uint64_t fields_end() const noexcept { return fields_at + 16 * fields; }
+  };
+  block_place place_of(std::size_t block) const noexcept;
   rows block_of(std::size_t sample) const;
+  rows rows_in(const block_place& place) const noexcept;
+  std::shared_ptr<const table> parsed(const block_place& place, std::string_view text) const;
   void ask_for(std::size_t first, std::size_t count) const noexcept;
   /// In an index_file_head.
   std::uint64_t entry_bytes() const noexcept {
@@ -461,6 +486,13 @@ class index_file_head {
   std::string text() const;
   /// True if a head stands at the front of `text`: files of before it had none.
   static bool is_at(std::string_view text) noexcept { return text.substr(0, 8) == magic; }
+  /// Whether the text begins with a head of version 2, and how many bytes that says that it has.
+  static bool has_rows_apart(std::string_view text) noexcept {
+    return is_at(text) && text.size() >= 48 && detail::read_le(text, 8, 4) == 2;
+  }
+  static std::uint64_t bytes_said(std::string_view text) noexcept {
+    return detail::added(detail::read_le(text, 32, 8), 48);
+  }
   /// What the first bytes() of a head say of which `text` has 48 or more, or all that there is. It is byte `at` of the
   /// file, of whose bytes `left` are there from here. index_error where it is damaged or less follows than it says;
   /// of version 2 check() tells the first.
@@ -508,8 +540,13 @@ std::vector<shard_index> read_indexes(std::string_view text, const std::string& 
 std::vector<shard_index> open_indexes(const std::string& file);
 
 namespace detail {
-/// The same of a text: it is kept as it is, and all of it is checked now.
-std::vector<shard_index> open_index_text(std::shared_ptr<const std::string> text, const std::string& file);
+/// The same of a text, which `owner` keeps as it is; all of it is checked now.
+std::vector<shard_index> open_index_text(std::string_view text, std::shared_ptr<const void> owner,
+                                         const std::string& file);
+/// The same of an object of a store, whose size and ETag are known and which begins with `head`: an index_file_head of
+/// version 2 of all its indexes. Rows are those of shard_index::read_rows(). `head` is not needed afterwards.
+std::vector<shard_index> open_stored_indexes(std::shared_ptr<const storage> store, shard object, std::string_view head,
+                                             const std::string& file);
 }  // namespace detail
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,8 +22,16 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/rng.hpp>
+#include <millrace/base/units.hpp>
+#include <millrace/coro/detail/log.hpp>
+#include <millrace/coro/executor.hpp>
+#include <millrace/coro/spawned.hpp>
+#include <millrace/coro/task.hpp>
+#include <millrace/data/shard.hpp>
+#include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/shard_index.hpp>
+#include <millrace/shards/storage.hpp>
 #include <millrace/text/entity_tag.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
@@ -43,8 +52,11 @@ class detail::index_bytes {
     throw cannot_read(why);
   }
   /// `owner` keeps the text, if it is not null.
-  index_bytes(std::string_view text, const std::string& file, std::shared_ptr<const std::string> owner)
+  index_bytes(std::string_view text, const std::string& file, std::shared_ptr<const void> owner)
       : name_(file), owner_(std::move(owner)), text_(text), size_(text.size()) {}
+  /// An object of a store, of which view() has the first bytes, `head`, as long as these live.
+  index_bytes(std::shared_ptr<const storage> store, shard object, std::string_view head, const std::string& file)
+      : name_(file), text_(head), size_(object.size.value()), store_(std::move(store)), object_(std::move(object)) {}
   index_bytes(const index_bytes&) = delete;
   index_bytes& operator=(const index_bytes&) = delete;
   ~index_bytes() {
@@ -54,9 +66,13 @@ class detail::index_bytes {
   const std::string& name() const noexcept { return name_; }
   std::uint64_t size() const noexcept { return size_; }
   bool is_file() const noexcept { return descriptor_ >= 0; }
+  /// Null: it is no object of a store.
+  const std::shared_ptr<const storage>& store() const noexcept { return store_; }
+  const shard& object() const noexcept { return object_; }
 
   /// Appends bytes [at, at + n), which must lie in size(), to `out`.
   void read(std::uint64_t at, std::uint64_t n, std::string& out) const {
+    if (store_ != nullptr) misused("the rows of an index in a store are those of shard_index::read_rows()");
     if (!is_file()) {
       out += text_.substr(static_cast<std::size_t>(at), static_cast<std::size_t>(n));
       return;
@@ -77,6 +93,10 @@ class detail::index_bytes {
   }
   /// These bytes; those of a file are in `buffer`.
   std::string_view view(std::uint64_t at, std::uint64_t n, std::string& buffer) const {
+    if (store_ != nullptr && (at > text_.size() || n > text_.size() - at)) {
+      throw index_error("the index is read by its head, and has more than one: write it anew as one",
+                        where{name_, at, {}});
+    }
     if (!is_file()) return text_.substr(static_cast<std::size_t>(at), static_cast<std::size_t>(n));
     buffer.clear();
     read(at, n, buffer);
@@ -112,9 +132,11 @@ class detail::index_bytes {
 
   const std::string name_;
   const int descriptor_ = -1;
-  const std::shared_ptr<const std::string> owner_;
+  const std::shared_ptr<const void> owner_;
   const std::string_view text_;
   std::uint64_t size_ = 0;
+  const std::shared_ptr<const storage> store_;
+  const shard object_;
   mutable std::mutex mutex_;
   mutable kept kept_[slots];
 };
@@ -612,43 +634,109 @@ MILLRACE_INLINE shard_index shard_index::read(std::string_view& rest, const std:
   return out;
 }
 
-/// The block of rows that has this sample, of an index whose rows are read by need.
-MILLRACE_INLINE shard_index::rows shard_index::block_of(std::size_t sample) const {
+MILLRACE_INLINE shard_index::block_place shard_index::place_of(std::size_t block) const noexcept {
   const paged& all = *paged_;
-  const std::size_t number = sample / all.block;
+  const std::uint64_t begin = all.at + rows_begin();
+  block_place out;
+  out.first = block * all.block;
+  out.count = static_cast<std::size_t>(std::min<std::uint64_t>(all.block, all.samples - out.first));
+  out.at = begin + 16 * out.first;
+  if (has_records()) return out;
+  const std::uint64_t first = all.firsts[block];
+  out.fields = (block + 1 < all.firsts.size() ? all.firsts[block + 1] : all.fields) - first;
+  out.fields_at = begin + 16 * all.samples + 16 * first;
+  return out;
+}
+
+/// Its rows, without what they are in.
+MILLRACE_INLINE shard_index::rows shard_index::rows_in(const block_place& place) const noexcept {
   rows out;
-  out.first_ = number * all.block;
-  out.count_ = static_cast<std::size_t>(std::min<std::uint64_t>(all.block, all.samples - out.first_));
+  out.first_ = place.first;
+  out.count_ = place.count;
   out.extensions_ = extensions_.data();
   out.records_ = has_records();
-  const std::uint64_t begin = all.at + rows_begin();
-  const std::uint64_t at = begin + 16 * out.first_;
-  out.held_ = std::static_pointer_cast<const table>(all.from->recent(at));
+  return out;
+}
+
+/// `text`: the block's rows, and on those of its fields.
+MILLRACE_INLINE std::shared_ptr<const shard_index::table> shard_index::parsed(const block_place& place,
+                                                                              std::string_view text) const {
+  if (crc32c(0, text.data(), text.size()) != paged_->sums[place.first / paged_->block]) {
+    throw index_error("the rows of samples " + std::to_string(place.first) + " to " +
+                          std::to_string(place.first + place.count - 1) + " of \"" + name_ +
+                          "\" have a wrong checksum",
+                      where{paged_->from->name(), place.at, {}});
+  }
+  auto made = std::make_shared<table>();
+  parser p(text, paged_->from->name(), place.at);
+  p.block(*this, place.count, place.fields, has_records() ? 0 : place.fields_at - place.end(), *made);
+  return made;
+}
+
+/// The block of rows that has this sample, of an index whose rows are read by need.
+MILLRACE_INLINE shard_index::rows shard_index::block_of(std::size_t sample) const {
+  const detail::index_bytes& from = *paged_->from;
+  const block_place place = place_of(sample / paged_->block);
+  rows out = rows_in(place);
+  out.held_ = std::static_pointer_cast<const table>(from.recent(place.at));
   if (out.held_ == nullptr) {
     std::string text;
-    all.from->read(at, 16 * out.count_, text);
-    std::uint64_t count = 0;  // of fields
-    std::uint64_t fields_at = 0;
-    if (!has_records()) {
-      const std::uint64_t first = all.firsts[number];
-      count = (number + 1 < all.firsts.size() ? all.firsts[number + 1] : all.fields) - first;
-      fields_at = begin + 16 * all.samples + 16 * first;
-      all.from->read(fields_at, 16 * count, text);
-    }
-    if (crc32c(0, text.data(), text.size()) != all.sums[number]) {
-      throw index_error("the rows of samples " + std::to_string(out.first_) + " to " +
-                            std::to_string(out.first_ + out.count_ - 1) + " of \"" + name_ +
-                            "\" have a wrong checksum",
-                        where{all.from->name(), at, {}});
-    }
-    auto made = std::make_shared<table>();
-    parser p(text, all.from->name(), at);
-    p.block(*this, out.count_, count, has_records() ? 0 : fields_at - (at + 16 * out.count_), *made);
-    out.held_ = std::move(made);
-    all.from->keep(at, out.held_);
+    from.read(place.at, 16 * place.count, text);
+    if (!has_records()) from.read(place.fields_at, 16 * place.fields, text);
+    out.held_ = parsed(place, text);
+    from.keep(place.at, out.held_);
   }
   out.table_ = out.held_.get();
   return out;
+}
+
+MILLRACE_COROUTINE_BODY task<std::vector<shard_index::rows>> shard_index::read_rows(std::size_t first,
+                                                                                    std::size_t count) const {
+  constexpr std::uint64_t near = 16 * KiB;  // that lie between, and are read rather than asked around
+  const coroutine_context here = co_await this_context();
+  const detail::index_bytes& from = *paged_->from;
+  const std::size_t begin = first / paged_->block;
+  const std::size_t end = (first + count - 1) / paged_->block + 1;
+  const block_place front = place_of(begin);
+  const block_place back = place_of(end - 1);
+  const bool apart = !has_records() && front.fields_at - back.end() > near;
+  const std::uint64_t length = (has_records() || apart ? back.end() : back.fields_end()) - front.at;
+  std::exception_ptr damaged;
+  for (const bool again : {false, true}) {
+    spawned<std::string> of_fields;
+    if (apart) {
+      of_fields = spawned<std::string>(
+          here, detail::text_of_range(from.store(), from.object(), front.fields_at,
+                                      static_cast<std::size_t>(back.fields_end() - front.fields_at), again));
+    }
+    task<std::string> reading = detail::text_of_range(from.store(), from.object(), front.at,
+                                                      static_cast<std::size_t>(length), again);
+    const std::string text = co_await std::move(reading);
+    std::string other;
+    if (apart) other = co_await of_fields;
+    const std::string_view fields = apart ? std::string_view(other) : text;
+    const std::uint64_t fields_at = apart ? front.fields_at : front.at;
+    try {
+      std::vector<rows> all;
+      for (std::size_t b = begin; b < end; ++b) {
+        const block_place place = place_of(b);
+        std::string its = text.substr(static_cast<std::size_t>(place.at - front.at), 16 * place.count);
+        if (place.fields != 0) {
+          its += fields.substr(static_cast<std::size_t>(place.fields_at - fields_at),
+                               static_cast<std::size_t>(16 * place.fields));
+        }
+        all.push_back(rows_in(place));
+        all.back().held_ = parsed(place, its);
+        all.back().table_ = all.back().held_.get();
+      }
+      co_return std::move(all);
+    } catch (const index_error&) {
+      damaged = std::current_exception();
+    }
+    if (!from.store()->over_network(from.object().url)) break;
+    if (!again) detail::log_second_reading(here, detail::text_of(damaged));
+  }
+  std::rethrow_exception(damaged);
 }
 
 MILLRACE_INLINE shard_index::rows shard_index::rows::only(std::size_t sample) const {
@@ -819,6 +907,7 @@ class detail::index_file_reader {
   /// The index without rows, which are then read by need.
   void page(shard_index& index, std::shared_ptr<shard_index::paged> its, std::uint64_t at) const {
     its->from = from_;
+    its->in_store = from_->store() != nullptr;
     its->at = at;
     index.rows_ = shard_index::table();
     index.paged_ = std::move(its);
@@ -878,7 +967,7 @@ class detail::index_file_reader {
     if (!by_need_ || index.of_objects()) {
       compare(whole(at, length), index, *its, at);
     } else {
-      if (!from_->is_file()) static_cast<void>(whole(at, length));
+      if (!from_->is_file() && from_->store() == nullptr) static_cast<void>(whole(at, length));
       page(index, std::move(its), at);
       all_.push_back(std::move(index));
     }
@@ -951,10 +1040,16 @@ MILLRACE_INLINE std::vector<shard_index> open_indexes(const std::string& file) {
   return detail::index_file_reader(std::make_shared<const detail::index_bytes>(file), true).all();
 }
 
-MILLRACE_INLINE std::vector<shard_index> detail::open_index_text(std::shared_ptr<const std::string> text,
-                                                              const std::string& file) {
-  const std::string_view all = *text;
-  return index_file_reader(std::make_shared<const index_bytes>(all, file, std::move(text)), true).all();
+MILLRACE_INLINE std::vector<shard_index> detail::open_index_text(std::string_view text,
+                                                                 std::shared_ptr<const void> owner,
+                                                                 const std::string& file) {
+  return index_file_reader(std::make_shared<const index_bytes>(text, file, std::move(owner)), true).all();
+}
+
+MILLRACE_INLINE std::vector<shard_index> detail::open_stored_indexes(std::shared_ptr<const storage> store, shard object,
+                                                                     std::string_view head, const std::string& file) {
+  auto from = std::make_shared<const index_bytes>(std::move(store), std::move(object), head, file);
+  return index_file_reader(std::move(from), true).all();
 }
 
 }  // namespace millrace

@@ -39,6 +39,19 @@ struct dataset_options {
   /// parquet(), or a program's own. All but tars need an index; of objects the prefix is a folder, which ends in a
   /// slash.
   std::shared_ptr<const shard_format> format = nullptr;
+  /// A listing of the prefix that was written beforehand (millrace-index --listing): the path of a file, or a URL of
+  /// the shards' store. It is read, by one request up to 64 MiB, and nothing is listed: what has come since is not
+  /// seen, and what has changed or gone is an error when it is read. Empty: the store lists.
+  std::string listing = {};
+  /// A folder of this machine in which its ranks share what each of them needs before its first sample, the listing and
+  /// the index of a store: one of them reads it. Not given: /dev/shm, where epochs_options say that there are several
+  /// ranks on this machine, and ranks that one process has started share. A folder that is given belongs to one
+  /// training, and is on a local disk. Empty: each rank reads for itself.
+  std::optional<std::string> host_folder = {};
+  /// Of an index in a store that is longer, only the head is read at the start, and held in memory, 12 bytes for 256
+  /// samples; the rows are read slice by slice, before the samples. Not of objects that are samples, of groups that are
+  /// unpacked together, and where samples are chosen.
+  std::size_t index_memory = 64 * MiB;
   /// What stands before the names of the index to make URLs of them. Empty: what is listed, up
   /// to the last slash.
   std::string prefix = {};

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -29,6 +30,7 @@
 #include <millrace/formats/object_samples.hpp>
 #include <millrace/formats/shard_format.hpp>
 #include <millrace/formats/tar_shards.hpp>
+#include <millrace/index/detail/listing_file.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/index/sample_index_builder.hpp>
 #include <millrace/order/detail/words.hpp>
@@ -41,6 +43,7 @@
 #include <millrace/train/detail/deal_epochs.hpp>
 #include <millrace/train/detail/deal_windows.hpp>
 #include <millrace/train/detail/epochs_position.hpp>
+#include <millrace/train/detail/host_copy.hpp>
 #include <millrace/train/detail/listed_index.hpp>
 #include <millrace/train/detail/training_plan.hpp>
 #include <millrace/train/epoch_plan.hpp>
@@ -154,7 +157,8 @@ MILLRACE_INLINE std::string dataset_state::shown() const {
 }
 
 MILLRACE_INLINE std::shared_ptr<const index_set> dataset_state::known() const {
-  const std::shared_ptr<const index_set> from = whole == nullptr ? nullptr : whole->known();
+  std::shared_ptr<const index_set> from = whole == nullptr ? nullptr : whole->known();
+  if (from != nullptr && from->rows_in_store()) from = nullptr;  // a choice looks at every row
   const std::lock_guard lock(mutex);
   if (whole != nullptr) {
     if (chosen_from != from) indexes = from == nullptr ? nullptr : select(*from, *choice);
@@ -219,6 +223,45 @@ async_generator<Shard> list_shards(std::shared_ptr<dataset_state> data) {
     data->shards = all;
   }
   for (Shard& s : all) co_yield give(s);
+}
+
+/// The same, once for the ranks of a machine. Others wait for it: it is to be taken to its end at once.
+template <class Shard>
+async_generator<Shard> list_once(std::shared_ptr<dataset_state> data, rank mine) {
+  const executor& ex = co_await this_executor();
+  const dataset_state& all = data->all();
+  const std::string prefix = all.prefix;
+  const std::string shown = all.shown();
+  const std::string file = all.options.listing;
+  const bool shared = all.of == dataset_state::source::prefix;
+  if (!shared) mine = rank();
+  host_copy copy(all.options.host_folder,
+                 "the listing of " + shown + '\n' + (shared ? all.store->host(prefix) : "") + '\n' + prefix + '\n' +
+                     file,
+                 mine);
+  const bool there = co_await copy.find();
+  std::string own;
+  if (!there && !file.empty()) {
+    own = co_await text_of_listing(all.store, file);
+    copy.give(ex, own);
+  }
+  if (there || !file.empty()) {
+    listing_reader listed(there ? copy.text() : own, file.empty() ? shown : shown_url(file), prefix);
+    if (!file.empty()) {
+      log_line(ex, "millrace: dataset: " + std::to_string(listed.count()) + " objects by the listing " +
+                       shown_url(file) + " of " + std::to_string(::time(nullptr) - listed.made()) + " s ago",
+               log_level::info);
+    }
+    while (std::optional<Shard> s = listed.next()) co_yield give(*s);
+    co_return;
+  }
+  listing_writer text(prefix);
+  async_generator<Shard> list = list_shards<Shard>(std::move(data));
+  while (std::optional<Shard> s = co_await list.next()) {
+    if (copy.makes()) text.add(*s);
+    co_yield give(*s);
+  }
+  if (copy.makes()) copy.give(ex, text.text());
 }
 
 MILLRACE_INLINE training_plan dataset_state::asked(const epochs_options& training, std::string_view state) const {
@@ -340,8 +383,11 @@ async_generator<Sample> deal_listed_data(std::shared_ptr<dataset_state> data,
         continue;
       }
       const std::string prefix = part->index_prefix();
-      listed_index index(part->store, prefix, part->options, asked->options, part->all().known());
-      async_generator<shard> list = list_shards<shard>(part);
+      const bool all_rows = part->choice != nullptr;
+      std::shared_ptr<const index_set> known = part->all().known();
+      if (all_rows && known != nullptr && known->rows_in_store()) known = nullptr;
+      listed_index index(part->store, prefix, part->options, asked->options, std::move(known), all_rows);
+      async_generator<shard> list = list_once<shard>(part, asked->options.rank);
       std::shared_ptr<const index_set> its;
       if (part->options.format->of_objects()) {
         object_index_builder objects(part->options.format, prefix);
@@ -420,6 +466,9 @@ MILLRACE_INLINE void dataset_state::check() const {
   }
   if (of == source::indexes && (!options.index.empty() || !options.make_index)) {
     throw configuration_error("dataset: .index and .make_index are not for a dataset whose indexes are given");
+  }
+  if (!options.listing.empty() && of != source::prefix) {
+    throw configuration_error("dataset: .listing is for a dataset of a prefix");
   }
   const shard_format& format = *options.format;
   if (!indexed() && !format.of_tars()) {
@@ -604,9 +653,10 @@ namespace detail {
 template <class Sample>
 stream<Sample> epochs_of(const std::shared_ptr<dataset_state>& data, std::shared_ptr<const training_plan> asked,
                          std::shared_ptr<agreement> agreed, std::size_t batch) {
+  const rank mine = asked->options.rank;
   stream<Sample> made =
       data->indexed() ? indexed_epochs<Sample>(data, std::move(asked), std::move(agreed))
-                      : windowed_epochs<Sample>(list_shards<shard>(data), data->store, std::move(asked),
+                      : windowed_epochs<Sample>(list_once<shard>(data, mine), data->store, std::move(asked),
                                                 std::move(agreed));
   return batch == 0 ? std::move(made) : std::move(made).batches_of(batch);
 }

@@ -98,6 +98,10 @@ class epoch_plan {
   std::uint64_t most_rank_memory = 0;
   /// At most so many more of a rank where a training starts: its first batch is read apart. With an index.
   std::uint64_t start_requests = 0;
+  /// Of an index in a store, if its rows are read slice by slice: how often and how much of them all ranks read in an
+  /// epoch, about. Not in .requests and .bytes, but in .cost.
+  std::uint64_t index_requests = 0;
+  std::uint64_t index_bytes = 0;
   double cost = 0;                  ///< of the requests and bytes, by plan_options
   double limit_seconds = 0;         ///< that the requests take at plan_options::requests_per_second; 0: no limit
   double first_batch_seconds = 0;   ///< 0: no speeds were given
@@ -150,6 +154,7 @@ class epoch_plan {
   void try_longer_slices(const index_set& indexes, const plan_options& options);
   /// An amount of money as a text.
   std::string money(double amount) const;
+  void count_rows(const index_set& indexes, const plan_options& options);
   void second_epoch(const plan_options& options);
   void next_epoch(const plan_options& options);
   std::string homes_text() const;
@@ -313,7 +318,28 @@ inline void epoch_plan::read_in_pieces(const plan_options& options, const order_
                    std::to_string(before) + '.');
 }
 
+/// A slice begins anywhere in a block of rows. The rows of its fields are asked for apart, in shards of many samples.
+inline void epoch_plan::count_rows(const index_set& indexes, const plan_options& options) {
+  std::uint64_t rows = 0;
+  for (const shard_index& index : indexes) {
+    rows += index.samples() + (index.layout() == row_layout::fields ? index.fields() : 0);
+  }
+  const double of_shard = static_cast<double>(indexes.samples()) / static_cast<double>(indexes.size());
+  const double blocks = std::min(1 + static_cast<double>(options.order.slice - 1) / 256, 1 + of_shard / 256);
+  const double of_sample = 16 * static_cast<double>(rows) / static_cast<double>(indexes.samples());
+  const double of_visit = std::min(256 * blocks, of_shard) * of_sample;
+  index_bytes = static_cast<std::uint64_t>(static_cast<double>(slice_visits) * of_visit);
+  index_requests = slice_visits * (indexes[0].layout() == row_layout::fields && of_shard > 1024 ? 2 : 1);
+  price(options, static_cast<double>(indexes.sample_bytes()) / static_cast<double>(indexes.samples()));
+}
+
 inline epoch_plan epoch_plan::of(const index_set& indexes, const plan_options& options) {
+  if (indexes.rows_in_store()) {
+    epoch_plan plan = of(indexes.entries(), indexes.sample_bytes(), options);
+    if (plan.samples == 0) return plan;
+    plan.count_rows(indexes, options);
+    return plan;
+  }
   plan_options whole = options;
   whole.memory = 0;
   epoch_plan plan = of(indexes.entries(), indexes.sample_bytes(), whole);
@@ -401,10 +427,14 @@ inline std::string epoch_plan::text() const {
   }
   out += "all ranks: " + std::to_string(requests) + " requests";
   if (read_times >= 1.005) out += ", " + detail::with_digits(read_times, 2) + " times the bytes of the samples";
+  if (index_requests != 0) {
+    out += ", and " + std::to_string(index_requests) + " for " + detail::in_bytes(index_bytes) + " of the index";
+  }
   if (cost > 0) out += ", " + money(cost) + " an epoch";
   if (limit_seconds > 0) {
     out += ", " + detail::with_digits(limit_seconds, limit_seconds < 10 ? 2 : 0) + " s at the " +
-           detail::with_digits(static_cast<double>(requests) / limit_seconds, 0) + " a second that a prefix takes";
+           detail::with_digits(static_cast<double>(requests + index_requests) / limit_seconds, 0) +
+           " a second that a prefix takes";
   }
   out += '\n' + longer_text() + second_text() + next_text();
   if (first_batch_seconds > 0) out += "first batch: " + detail::with_digits(first_batch_seconds, 2) + " s\n";

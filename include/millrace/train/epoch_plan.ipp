@@ -34,13 +34,14 @@ MILLRACE_INLINE void epoch_plan::share_out(const plan_options& options, std::uin
 MILLRACE_INLINE void epoch_plan::price(const plan_options& options, double mean_sample) {
   in_dollars_ = !options.price_of_1000_requests && options.price_of_gigabyte == 0;
   const double of_1000 = options.price_of_1000_requests.value_or(s3_price_of_1000_requests);
-  cost = static_cast<double>(requests) / 1000 * of_1000 + static_cast<double>(bytes) / 1e9 * options.price_of_gigabyte;
+  cost = static_cast<double>(requests + index_requests) / 1000 * of_1000 +
+         static_cast<double>(bytes + index_bytes) / 1e9 * options.price_of_gigabyte;
   if (longer_slice != 0) {
     const double fewer = static_cast<double>(requests) - static_cast<double>(longer_requests);
     longer_cost = cost - fewer / 1000 * of_1000;
   }
   const double limit = options.requests_per_second;
-  limit_seconds = limit > 0 ? static_cast<double>(requests) / limit : 0;
+  limit_seconds = limit > 0 ? static_cast<double>(requests + index_requests) / limit : 0;
   second_epoch(options);
   next_epoch(options);
   if (options.bytes_per_second > 0) {
@@ -252,6 +253,8 @@ MILLRACE_INLINE epoch_plan epoch_plan::of_mix(const detail::training_plan& train
     taken += rounds * static_cast<double>(indexes.sample_bytes());
     requests += rounds * static_cast<double>(round.requests);
     visits += rounds * static_cast<double>(round.slice_visits);
+    plan.index_requests += rounded(rounds * static_cast<double>(round.index_requests));
+    plan.index_bytes += rounded(rounds * static_cast<double>(round.index_bytes));
     plan.shards += round.shards;
     plan.rank_memory += round.rank_memory;
     plan.most_rank_memory += round.most_rank_memory;

@@ -11,6 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/running_crc.hpp>
+#include <millrace/base/units.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
 #include <millrace/memory/bytes.hpp>
@@ -61,10 +62,13 @@ class indexed_object {
   std::uint64_t read_ = 0;
 };
 
-/// All of an object, as text. `again`: over fresh connections.
+/// All of an object, as text, by requests of `part` bytes. `again`: over fresh connections.
 MILLRACE_COROUTINE task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object,
-                                                    bool again = false);
-/// The same, read twice if it comes over a network: archive_error if the two differ.
+                                                    bool again = false, std::size_t part = 8 * MiB);
+/// Bytes [at, at + length) of an object of that version, as text. configuration_error where its store serves no ranges.
+MILLRACE_COROUTINE task<std::string> text_of_range(std::shared_ptr<const storage> from, shard object, std::uint64_t at,
+                                                   std::size_t length, bool again = false);
+/// The first, read twice if it comes over a network: archive_error if the two differ.
 MILLRACE_COROUTINE task<std::string> text_read_twice(std::shared_ptr<const storage> from, shard object);
 /// All of an object that is likely not longer than `part` bytes, as text; nullopt if it is not there.
 MILLRACE_COROUTINE task<std::optional<std::string>> text_if_there(std::shared_ptr<const storage> from, shard object,

@@ -51,7 +51,7 @@ MILLRACE_COROUTINE_BODY task<bytes> indexed_object::read(std::uint64_t at, std::
   co_return std::move(p.data);
 }
 
-/// `part`: bytes of a request. `small`: see indexed_object::read().
+/// `small`: see indexed_object::read().
 MILLRACE_COROUTINE task<std::string> text_by_parts(std::shared_ptr<const storage> from, shard object, std::size_t part,
                                                    bool small, bool again) {
   indexed_object source(std::move(from), std::move(object), part, again);
@@ -63,9 +63,19 @@ MILLRACE_COROUTINE task<std::string> text_by_parts(std::shared_ptr<const storage
   co_return std::move(text);
 }
 
-MILLRACE_COROUTINE_BODY task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object,
-                                                         bool again) {
-  return text_by_parts(std::move(from), std::move(object), 8 * MiB, false, again);
+MILLRACE_COROUTINE_BODY task<std::string> text_of_object(std::shared_ptr<const storage> from, shard object, bool again,
+                                                         std::size_t part) {
+  return text_by_parts(std::move(from), std::move(object), part, false, again);
+}
+
+MILLRACE_COROUTINE_BODY task<std::string> text_of_range(std::shared_ptr<const storage> from, shard object,
+                                                        std::uint64_t at, std::size_t length, bool again) {
+  const where here{object.shown(), at, {}};
+  indexed_object source(std::move(from), std::move(object), range_reader::slab_for(length), again);
+  const bytes data = co_await source.read(at, length);
+  if (source.sequential()) throw configuration_error("the store serves no ranges of the object", here);
+  if (data.size() != length) throw range_reader::short_read(data.size(), length, here);
+  co_return std::string(data.view());
 }
 
 MILLRACE_COROUTINE_BODY task<std::string> text_read_twice(std::shared_ptr<const storage> from, shard object) {

@@ -44,7 +44,10 @@ async_generator<Sample> deal_epochs(std::shared_ptr<const training_plan> plan, s
     if (reader.ended()) break;
     if (!reader.ready()) {
       reader.consumer_waits(true);
-      while (!reader.ready()) co_await reader.arrived().wait();
+      while (!reader.ready()) {
+        co_await reader.arrived().wait();
+        if (reader.lacks_rows()) reader.plan();
+      }
       reader.consumer_waits(false);
     }
     Sample s = reader.take();

@@ -29,6 +29,7 @@
 #include <millrace/sync/event.hpp>
 #include <millrace/train/detail/epoch_losses.hpp>
 #include <millrace/train/detail/epoch_walk.hpp>
+#include <millrace/train/detail/rows_ahead.hpp>
 #include <millrace/train/detail/slice_piece.hpp>
 #include <millrace/train/detail/slice_reader.hpp>
 #include <millrace/train/detail/training_plan.hpp>
@@ -66,7 +67,8 @@ class epoch_reader {
         walk_(source_.walk),
         first_room_(first_room(source_)),
         room_(first_room_ - std::min(first_bytes, first_room_), first_room_, options_.bytes),
-        divides_(source_.walk.tracks % source_.walk.world == 0) {
+        divides_(source_.walk.tracks % source_.walk.world == 0),
+        rows_(here, arrived_, static_cast<std::size_t>(2 * (source_.walk.tracks / source_.walk.world + 1) + 64)) {
     for (std::size_t d = 0; d < source_.sets.size(); ++d) {
       const epoch_walk::plan& w = source_.walk;
       const index_set& indexes = *source_.sets[d].indexes;
@@ -96,9 +98,12 @@ class epoch_reader {
     ranges_.start<slice_piece::range>(*this);
   }
   /// After plan(): whether there is nothing more.
-  bool ended() const noexcept { return ahead_.empty(); }
+  bool ended() const noexcept { return ahead_.empty() && !lacks_rows_; }
+  /// After plan(): whether it waits for rows of an index in a store. It is to be called again when arrived().
+  bool lacks_rows() const noexcept { return lacks_rows_; }
   /// Whether what the next sample needs has come, or has failed to. Where not: arrived().wait().
   bool ready() const noexcept {
+    if (ahead_.empty()) return false;
     if (ahead_.front().piece == nullptr) return true;
     const slice_piece::wanted& w = ahead_.front().piece->at(ahead_.front().number);
     const slice_piece::range* const first = &range_of(ahead_.front());
@@ -284,13 +289,14 @@ class epoch_reader {
     return true;
   }
 
-  /// A piece that begins with the next sample, in `open_`; null where there is no room for it now.
+  /// A piece that begins with the next sample, in `open_`; null where there is no room for it now, or no rows.
   std::shared_ptr<slice_piece> opened(std::uint64_t track) {
     const epoch_walk::plan& w = source_.walk;
     const std::uint64_t passed = next_.position - w.begin;  // of the first epoch
     const bool first = next_.epoch == w.begin_epoch && passed < first_positions_;
     std::shared_ptr<slice_piece> piece = std::move(no_room_);
     if (piece == nullptr) piece = made(first ? (first_positions_ - passed - 1) / w.tracks + 1 : UINT64_MAX);
+    if (piece == nullptr) return nullptr;
     if (held_ + piece->reserved() > room_.bytes()) {
       if (!ahead_.empty()) {
         no_room_ = std::move(piece);
@@ -307,10 +313,24 @@ class epoch_reader {
       if (local) room_.raise(first_room_ + ranges_.most_local_bytes());
     }
     open_[track] = piece;
+    will_need_after(*piece);
     return piece;
   }
+  /// Where a piece that begins with the next sample ends its slice: has the rows of the track's next one read.
+  void will_need_after(const slice_piece& piece) {
+    const epoch_walk::place at = walk_.place_of(next_);
+    const std::uint64_t left = left_of_slice(*at.order, at.track, at.number);
+    if (piece.samples() != left) return;
+    const index_set& indexes = *source_.sets[at.set].indexes;
+    if (indexes.rows_in_store()) {
+      rows_.let_go(at.set, at.epoch, at.track, at.number);
+      rows_.want(at.set, at.epoch, indexes, *at.order, at.track, at.number + left);
+    } else {
+      will_need(indexes, *at.order, at.track, at.number + left);
+    }
+  }
   /// From the next sample on, `most` of them: no more than of a slice, of what is to be held of one, and of what is
-  /// taken of the track in this epoch.
+  /// taken of the track in this epoch. Null as long as the index's rows have not come.
   std::shared_ptr<slice_piece> made(std::uint64_t most) {
     const std::uint64_t tracks = source_.walk.tracks;
     const epoch_walk::place at = walk_.place_of(next_);
@@ -319,10 +339,16 @@ class epoch_reader {
     most = set.indexes->counts()->groups().empty() ? std::min(most, piece_samples_[at.set]) : UINT64_MAX;
     const std::uint64_t count = std::min({most, left_of_slice(*at.order, at.track, at.number),
                                           (source_.walk.end - 1 - next_.position) / tracks + 1});
+    const slice_rows* rows = nullptr;
+    if (set.indexes->rows_in_store()) {
+      rows = rows_.find(at.set, at.epoch, *set.indexes, *at.order, at.track, at.number);
+      lacks_rows_ = rows == nullptr;
+      if (lacks_rows_) return nullptr;
+    }
     const auto in_parts = [&](std::size_t part) {
       auto piece =
           std::make_shared<slice_piece>(*set.indexes, *at.order, at.track, at.number, count, part, options_.gap,
-                                        &slices_.readers(at.set));
+                                        &slices_.readers(at.set), rows);
       piece->place(next_.position / tracks, set.first, at.epoch);
       return piece;
     };
@@ -333,8 +359,6 @@ class epoch_reader {
                     [&](const slice_piece::range& r) { return r.done || slices_.is_local(r); })) {
       piece = in_parts(options_.part);
     }
-    const std::uint64_t left = left_of_slice(*at.order, at.track, at.number);
-    if (count == left) will_need(*set.indexes, *at.order, at.track, at.number + left);
     return piece;
   }
   /// Lets the system read the index's rows for the pieces that the epoch begins with.
@@ -348,7 +372,12 @@ class epoch_reader {
     for (std::uint64_t n = source_.walk.tracks / source_.walk.world + 1; n > 0 && ahead.next(entry); --n) {
       if (entry.padding) break;
       const epoch_walk::place at = ahead.place_of(entry);
-      will_need(*source_.sets[at.set].indexes, *at.order, at.track, at.number);
+      const index_set& indexes = *source_.sets[at.set].indexes;
+      if (indexes.rows_in_store()) {
+        rows_.want(at.set, at.epoch, indexes, *at.order, at.track, at.number);
+      } else {
+        will_need(indexes, *at.order, at.track, at.number);
+      }
     }
   }
   /// If ranks share tracks, another one may take the end of a piece.
@@ -429,6 +458,8 @@ class epoch_reader {
   bool has_next_ = false;
 
   notifier arrived_;
+  rows_ahead rows_;  // of indexes in stores
+  bool lacks_rows_ = false;
   planned taken_;               // last
   bool damaged_ = false;        // its bytes are
   std::exception_ptr failure_;  // of it

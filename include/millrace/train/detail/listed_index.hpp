@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,8 @@ struct dataset_options;
 }
 
 namespace millrace::inline MILLRACE_ABI::detail {
+
+class host_copy;
 
 /// Makes the index of one shard of a list, or takes what another rank has made, and leaves what it makes to the others.
 class shard_indexer {
@@ -58,15 +62,18 @@ class shard_indexer {
   std::shared_ptr<const index_parts> parts_;
 };
 
+/// The file of a listing (listing_file.hpp), a path or a URL of the store: by one request up to 64 MiB.
+MILLRACE_COROUTINE task<std::string> text_of_listing(std::shared_ptr<const storage> store, std::string file);
+
 /// The index of a list of shards: read from a file, or made. Ranks make it together: each indexes its share of the
 /// bytes, leaves the results beside the file (index_parts) and takes those of the others. If nothing new comes from
 /// them for `patience`, and none of them reads any more, it reads what is left itself. The first that has all writes
 /// the file.
 class listed_index {
  public:
-  /// `known`: the index, if it has been read before.
+  /// `known`: the index, if it has been read before. `all_rows`: every row will be looked at.
   listed_index(std::shared_ptr<const storage> store, std::string prefix, const dataset_options& data,
-               const epochs_options& training, std::shared_ptr<const index_set> known = nullptr);
+               const epochs_options& training, std::shared_ptr<const index_set> known = nullptr, bool all_rows = false);
 
   /// Reads or makes it. Errors: those of epochs() of a list.
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> of(std::vector<shard> list);
@@ -97,8 +104,18 @@ class listed_index {
   void write(const index_set& indexes, bool replace = true) const;
   void check_writable() const;
   bool in_store() const noexcept { return file_.find("://") != std::string::npos; }
-  MILLRACE_COROUTINE task<std::string> read_text(bool again) const;
-  MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> read_object() const;
+  /// An index in a store, or its head alone.
+  class stored {
+   public:
+    shard object;  // with size and ETag
+    bool head_alone = false;
+    std::string_view text;
+    std::shared_ptr<const void> owner;  // of the text
+  };
+  MILLRACE_COROUTINE task<stored> read_stored(bool by_need, bool again) const;
+  MILLRACE_COROUTINE task<std::optional<stored>> find_copy(host_copy& copy) const;
+  std::vector<shard_index> opened(const executor& ex, const stored& s, host_copy& copy) const;
+  MILLRACE_COROUTINE task<std::vector<shard_index>> read_object(bool by_need) const;
   MILLRACE_COROUTINE task<std::shared_ptr<const index_set>> find() const;
   bool is_there() const;
   std::vector<shard> share_of(const std::vector<shard>& list) const;
@@ -115,6 +132,8 @@ class listed_index {
   bool makes_;        // the file, if it does not exist
   std::size_t requests_;
   rank rank_;
+  std::optional<std::string> host_folder_;
+  std::uint64_t head_alone_above_;  // bytes
   std::shared_ptr<const index_set> known_;
   std::vector<std::string> urls_;
 };

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,12 +39,15 @@
 #include <millrace/formats/tar_shards.hpp>
 #include <millrace/index/detail/index_parts.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
+#include <millrace/index/detail/listing_file.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/memory/bytes.hpp>
 #include <millrace/order/shard_deal.hpp>
 #include <millrace/shards/range_reader.hpp>
 #include <millrace/train/dataset.hpp>
+#include <millrace/train/detail/host_copy.hpp>
 #include <millrace/train/detail/listed_index.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
@@ -96,15 +100,36 @@ MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::index_one(std::shared_p
   }
 }
 
+MILLRACE_COROUTINE_BODY task<std::string> text_of_listing(std::shared_ptr<const storage> store, std::string file) {
+  if (file.find("://") == std::string::npos) {
+    errno = 0;
+    std::ifstream in(file, std::ios::binary);
+    std::string text(std::istreambuf_iterator<char>(in), {});
+    if (!in.is_open() || in.bad()) throw io_error::of(errno, "the listing cannot be read", where{file, {}, {}});
+    co_return std::move(text);
+  }
+  const where here{shard(file).shown(), std::nullopt, {}};
+  if (!store->serves(file)) throw configuration_error("the store of the shards does not serve the listing", here);
+  const bool twice = store->over_network(file);
+  std::string text = co_await text_of_object(store, shard(file), false, 64 * MiB);
+  if (twice && !listing_reader::is_whole(text)) {
+    log_second_reading(co_await this_context(), here.object + ": the listing has a wrong checksum");
+    text = co_await text_of_object(std::move(store), shard(file), true, 64 * MiB);
+  }
+  co_return std::move(text);
+}
+
 MILLRACE_INLINE listed_index::listed_index(std::shared_ptr<const storage> store, std::string prefix,
                                            const dataset_options& data, const epochs_options& training,
-                                           std::shared_ptr<const index_set> known)
+                                           std::shared_ptr<const index_set> known, bool all_rows)
     : store_(store),
       indexer_(std::move(store), std::move(prefix), data.format != nullptr ? data.format : tar_shards()),
       file_(data.index),
       makes_(data.make_index),
       requests_(training.requests),
       rank_(training.rank),
+      host_folder_(data.host_folder),
+      head_alone_above_(all_rows || indexer_.format().of_objects() ? UINT64_MAX : data.index_memory),
       known_(std::move(known)) {}
 
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of(std::vector<shard> list) {
@@ -157,7 +182,13 @@ MILLRACE_INLINE void listed_index::say_left_out(const executor& ex, const std::v
 /// The index that is there; null where it is to be made.
 MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::find() const {
   std::shared_ptr<const index_set> there = known_;
-  if (there == nullptr && in_store()) there = co_await read_object();
+  if (there == nullptr && in_store()) {
+    std::vector<shard_index> all = co_await read_object(true);
+    // Their order needs their rows.
+    const bool grouped = std::any_of(all.begin(), all.end(), [](const shard_index& i) { return i.has_groups(); });
+    if (grouped && all.front().in_store()) all = co_await read_object(false);
+    there = std::make_shared<const index_set>(std::move(all));
+  }
   if (there == nullptr && is_there()) there = read(file_);
   if (there != nullptr) {
     if (there != known_) check_format(*there, indexer_.format(), file_);
@@ -230,40 +261,109 @@ MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::of_
   co_return there;
 }
 
-MILLRACE_COROUTINE_BODY task<std::string> listed_index::read_text(bool again) const {
+MILLRACE_COROUTINE_BODY task<listed_index::stored> listed_index::read_stored(bool by_need, bool again) const {
+  stored out;
+  std::string text;
   try {
-    std::string text = co_await text_of_object(store_, shard(file_), again);
-    co_return std::move(text);
+    constexpr std::size_t part = 8 * MiB;
+    indexed_object source(store_, shard(file_), part, again);
+    while (!source.ended(text.size())) {
+      const bytes more = co_await source.read(text.size(), part);
+      text += more.view();
+      out.head_alone = by_need && !source.sequential() && source.total() && *source.total() > head_alone_above_ &&
+                       index_file_head::has_rows_apart(text);
+      if (out.head_alone) break;
+    }
+    const std::uint64_t head = out.head_alone ? std::min(source.size(), index_file_head::bytes_said(text)) : 0;
+    while (text.size() < head) {  // longer parts than otherwise: there are few requests before the first sample
+      const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(head - text.size(), 64 * MiB));
+      const std::string more = co_await text_of_range(store_, source.object(), text.size(), length, again);
+      text += more;
+    }
+    out.object = source.object();
+    out.object.size = source.size();
   } catch (const error& e) {
     throw index_error("the index cannot be read, and in a store it is not made (millrace-index does): " + e.reason(),
                       where{shard(file_).shown(), std::nullopt, {}});
   }
+  const auto kept = std::make_shared<const std::string>(std::move(text));
+  out.text = *kept;
+  out.owner = kept;
+  co_return std::move(out);
+}
+
+/// What another rank of this machine has read, compared with the object of now; nullopt: this one reads it.
+MILLRACE_COROUTINE_BODY task<std::optional<listed_index::stored>> listed_index::find_copy(host_copy& copy) const {
+  const executor& ex = co_await this_executor();
+  for (;;) {
+    const bool there = co_await copy.find();
+    if (!there) co_return std::nullopt;
+    stored out;
+    out.text = copy.text();
+    out.owner = copy.owner();
+    const auto etag = static_cast<std::size_t>(read_le(out.text, 9, 2));
+    out.object = shard(file_, read_le(out.text, 0, 8), std::string(out.text.substr(11, etag)));
+    out.head_alone = out.text[8] != 0;
+    out.text.remove_prefix(11 + etag);
+    std::string why = "the object has other bytes";
+    try {
+      indexed_object now(store_, out.object, 64 * KiB);
+      const bytes first = co_await now.read(0, 64);
+      if (out.text.substr(0, 64) == first.view().substr(0, 64)) co_return std::move(out);
+    } catch (const error& e) {
+      why = e.what();
+    }
+    copy.refuse(ex, why);
+  }
+}
+
+/// The indexes, which the other ranks of this machine may take then.
+MILLRACE_INLINE std::vector<shard_index> listed_index::opened(const executor& ex, const stored& s,
+                                                              host_copy& copy) const {
+  const std::string shown = shard(file_).shown();
+  std::vector<shard_index> all = s.head_alone ? open_stored_indexes(store_, s.object, s.text, shown)
+                                              : open_index_text(s.text, s.owner, shown);
+  std::string front;
+  append_le(front, *s.object.size, 8);
+  front += s.head_alone ? '\1' : '\0';
+  append_le(front, std::min<std::size_t>(s.object.etag.size(), 65535), 2);
+  front.append(s.object.etag, 0, 65535);
+  copy.give(ex, front, s.text);
+  return all;
 }
 
 /// A training only reads from stores: an index that is not there is an error. One that comes damaged is read once more.
-MILLRACE_COROUTINE_BODY task<std::shared_ptr<const index_set>> listed_index::read_object() const {
+MILLRACE_COROUTINE_BODY task<std::vector<shard_index>> listed_index::read_object(bool by_need) const {
+  const executor& ex = co_await this_executor();
   const std::string shown = shard(file_).shown();
   if (!store_->serves(file_)) {
     throw configuration_error("the store of the shards does not serve the index", where{shown, std::nullopt, {}});
   }
-  std::string first = co_await read_text(false);
-  const auto text = std::make_shared<const std::string>(std::move(first));
+  host_copy copy(host_folder_, "the index " + shown + '\n' + store_->host(file_) + '\n' + file_ + '\n' +
+                                   std::to_string(by_need ? head_alone_above_ : UINT64_MAX),
+                 rank_);
+  std::optional<stored> found = co_await find_copy(copy);
+  stored first;
+  if (found) {
+    first = std::move(*found);
+  } else {
+    first = co_await read_stored(by_need, false);
+  }
   std::exception_ptr damaged;
   try {
-    co_return std::make_shared<const index_set>(open_index_text(text, shown));
+    co_return opened(ex, first, copy);
   } catch (const index_error&) {
     damaged = std::current_exception();
   }
   if (!store_->over_network(file_)) std::rethrow_exception(damaged);
   log_second_reading(co_await this_context(), text_of(damaged));
-  std::string again = co_await read_text(true);
-  const auto second = std::make_shared<const std::string>(std::move(again));
-  if (*second == *text) {
+  const stored second = co_await read_stored(by_need, true);
+  if (second.text == first.text) {
     add_note(damaged, read_twice(true));
     std::rethrow_exception(damaged);
   }
   try {
-    co_return std::make_shared<const index_set>(open_index_text(second, shown));
+    co_return opened(ex, second, copy);
   } catch (index_error& e) {
     e.add_note(read_twice(false));
     throw;

@@ -12,7 +12,7 @@
 namespace millrace::inline MILLRACE_ABI::detail {
 
 /// The requests of epochs() with so much memory, counted over the pieces of a few tracks: some ten thousand samples,
-/// wherever the data set is large.
+/// wherever the data set is large. Where the rows are in a store: no numbers.
 class reading_estimate {
  public:
   reading_estimate(const index_set& indexes, const sample_order& order, std::uint64_t world, std::size_t memory,

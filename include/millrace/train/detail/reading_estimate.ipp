@@ -15,7 +15,7 @@ namespace millrace::inline MILLRACE_ABI::detail {
 MILLRACE_INLINE reading_estimate::reading_estimate(const index_set& indexes, const sample_order& order,
                                                    std::uint64_t world, std::size_t memory, std::size_t part,
                                                    std::size_t gap) {
-  if (order.size() == 0) return;
+  if (order.size() == 0 || indexes.rows_in_store()) return;  // nothing is read for an estimate
   const std::uint64_t mean = indexes.sample_bytes() / indexes.samples() + 1;
   piece = samples_of_piece(memory, order.tracks(), world, mean, order.slice());
   class counts {

@@ -40,6 +40,29 @@ inline std::uint64_t slab_of_slice(const index_set& indexes, std::uint64_t slice
   return (packed ? 2 : 1) * range_reader::slab_for(bytes);
 }
 
+/// Samples of one shard that follow each other.
+struct slice_stretch {
+  std::size_t shard = 0;
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+/// The rows of a slice whose index is in a store (shard_index::read_rows()).
+class slice_rows {
+ public:
+  void add(std::size_t shard, shard_index::rows block) { blocks_.emplace_back(shard, std::move(block)); }
+  /// Those that a sample of the slice is among.
+  const shard_index::rows& of(std::uint64_t shard, std::size_t sample) const {
+    for (const auto& [its, block] : blocks_) {
+      if (its == shard && block.has(sample)) return block;
+    }
+    misused("slice_rows: rows that were not read");
+  }
+
+ private:
+  std::vector<std::pair<std::size_t, shard_index::rows>> blocks_;
+};
+
 /// Samples of a track that follow each other and lie in one slice, and the requests that read them.
 class slice_piece {
  public:
@@ -88,9 +111,11 @@ class slice_piece {
   };
 
   /// Samples [first, first + count) of a track, in ranges of `part` bytes at most where a sample is not longer.
-  /// `readers`: of a shard_format. Without them, for an estimate, groups are read as the index says.
+  /// `readers`: of a shard_format. Without them, for an estimate, groups are read as the index says. `held`: the rows,
+  /// where the index is in a store.
   slice_piece(const index_set& indexes, const sample_order& order, std::uint64_t track, std::uint64_t first,
-              std::uint64_t count, std::size_t part, std::size_t gap, shard_readers* readers = nullptr)
+              std::uint64_t count, std::size_t part, std::size_t gap, shard_readers* readers = nullptr,
+              const slice_rows* held = nullptr)
       : first_(first) {
     track_cursor cursor(order, track, first);
     std::vector<std::size_t> by_place;
@@ -134,7 +159,7 @@ class slice_piece {
       const auto number = static_cast<std::size_t>(place.ordinal);
       if (place.shard != rows_shard || !rows_.back().has(number)) {
         // Of a slice there are two blocks or three. Samples that were chosen here and there have one each.
-        shard_index::rows its = index.rows_of(number);
+        shard_index::rows its = held != nullptr ? held->of(place.shard, number) : index.rows_of(number);
         rows_.push_back(rows_.size() < 4 ? std::move(its) : its.only(number));
         rows_shard = place.shard;
       }
@@ -263,6 +288,28 @@ inline std::uint64_t left_of_slice(const sample_order& order, std::uint64_t trac
   return std::min({of_slice, on_tape.length - at, on_tape.length - first});
 }
 
+/// Calls `f` with each slice_stretch of the slice of a track that has its sample number `first`, of an order of all
+/// samples.
+template <class F>
+void each_stretch(const sample_order& order, std::uint64_t track, std::uint64_t first, const F& f) {
+  const sample_order::stretch on_tape = order.track(track);
+  const std::uint64_t at = (order.rotation(track) + first) % on_tape.length;
+  sample_order::stretch slice = order.slice_at(on_tape.begin + at).samples;
+  while (slice.length > 0) {
+    if (slice.begin >= order.size()) slice.begin -= order.size();
+    const sample_place p = order.counts().find(slice.begin);
+    const std::uint64_t there = order.counts().count(static_cast<std::size_t>(p.shard)) - p.ordinal;
+    const std::uint64_t count = std::min(slice.length, there);
+    slice_stretch its;
+    its.shard = static_cast<std::size_t>(p.shard);
+    its.first = static_cast<std::size_t>(p.ordinal);
+    its.count = static_cast<std::size_t>(count);
+    f(its);
+    slice.begin += count;
+    slice.length -= count;
+  }
+}
+
 /// Lets the system read the rows of the index, where they lie in a file, for the slice of a track that has its sample
 /// number `first`: so that a piece that is made of them later does not wait for a disk.
 inline void will_need(const index_set& indexes, const sample_order& order, std::uint64_t track, std::uint64_t first) {
@@ -276,18 +323,7 @@ inline void will_need(const index_set& indexes, const sample_order& order, std::
     }
     return;
   }
-  const std::uint64_t at = (order.rotation(track) + first) % on_tape.length;
-  sample_order::stretch slice = order.slice_at(on_tape.begin + at).samples;
-  while (slice.length > 0) {
-    if (slice.begin >= order.size()) slice.begin -= order.size();
-    const sample_place p = order.counts().find(slice.begin);
-    const std::uint64_t there = order.counts().count(static_cast<std::size_t>(p.shard)) - p.ordinal;
-    const std::uint64_t count = std::min(slice.length, there);
-    indexes[static_cast<std::size_t>(p.shard)].will_need(static_cast<std::size_t>(p.ordinal),
-                                                         static_cast<std::size_t>(count));
-    slice.begin += count;
-    slice.length -= count;
-  }
+  each_stretch(order, track, first, [&](const slice_stretch& s) { indexes[s.shard].will_need(s.first, s.count); });
 }
 
 }  // namespace millrace::detail

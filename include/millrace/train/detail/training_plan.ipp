@@ -311,7 +311,8 @@ MILLRACE_INLINE samples_on_disk look_on_disk(const storage& store, const index_s
     }
     const std::string url = urls.empty() ? std::string(prefix) + index.name() : urls[i];
     if (!of_fields) {
-      const std::uint64_t end = index.is_packed() ? index.object_size() : index.end(index.samples() - 1);
+      const std::uint64_t end =
+          index.is_packed() || index.in_store() ? index.object_size() : index.end(index.samples() - 1);
       if (unit++ % step == 0) all.push_back({shard(url, index.object_size(), index.etag()), end});
       continue;
     }
