@@ -155,6 +155,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/retry/retry.ipp>
 #include <millrace/shards/http_storage.ipp>
 #include <millrace/shards/hub_storage.ipp>
+#include <millrace/testing/store_model.ipp>
 #endif
 
 #if defined(MILLRACE_WITH_S3)

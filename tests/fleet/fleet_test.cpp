@@ -68,6 +68,17 @@ TEST_CASE("a fleet follows a store that takes half as many requests, or twice as
   check("no bound, twice", o);
 }
 
+TEST_CASE("ranks that read in step do not ask in step", "[fleet]") {
+  fleet_options o;
+  o.ranks = 64;
+  o.limit = 320;  // all at once are twice the burst; they need a fifth of it
+  o.demand = 3e6;
+  o.seconds = 45;
+  const fleet_result r = run_fleet(o);
+  CHECK(r.goodput > 0.95);
+  CHECK(r.refused < 0.03);
+}
+
 TEST_CASE("one refusal as it starts does not slow a client beside a store that is well", "[fleet]") {
   fleet_options o;
   o.ranks = 1;

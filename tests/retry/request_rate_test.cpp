@@ -217,6 +217,21 @@ TEST_CASE("a gate lets through what its rate allows, in order, and forgets no wa
   CHECK(second.turns.back().begun - second.turns.back().asked > 1400ms);
 }
 
+TEST_CASE("clients that were refused do not ask in step, and one that was not does not wait", "[s3][throttling]") {
+  request_rate half;
+  request_rate none;
+  for (request_rate* r : {&half, &none}) {
+    for (int i = 0; i < 6; ++i) r->begun(at(0));
+    CHECK(r->next(at(1)) == at(1));
+  }
+  refuse_twice(half, 1, 0.5);
+  refuse_twice(none, 1, 0);
+  CHECK(half.next(at(9)) == at(9) + 125ms);  // of the 250 ms between two
+  CHECK(none.next(at(9)) == at(9));
+  half.begun(at(9.125));
+  CHECK(half.next(at(9.125)) == at(9.375));
+}
+
 TEST_CASE("idle gates are forgotten, one in use is not", "[s3][throttling]") {
   virtual_loop loop;
   request_gates& gates = request_gates::of(loop);

@@ -66,6 +66,20 @@ TEST_CASE("latencies that vary do so about their median, the same in every run")
   CHECK(drawn[841] == Approx(1.65).epsilon(0.1));  // exp(0.5): one standard deviation
 }
 
+TEST_CASE("latencies may have the tail of an object store") {
+  s3_server::distance away;
+  away.first_byte = milliseconds(1);
+  away.latency.emplace();
+  s3_server::detail::shared_state state(far(away));
+  std::vector<double> drawn;
+  for (int i = 0; i < 20'000; ++i) {
+    drawn.push_back(static_cast<double>(s3_server::detail::latency(state).count()) / 1e6);
+  }
+  std::sort(drawn.begin(), drawn.end());
+  CHECK(drawn[10'000] == Approx(20).epsilon(0.1));
+  CHECK(drawn[19'800] == Approx(200).epsilon(0.2));
+}
+
 TEST_CASE("bodies come at the rate of the connection, all together at that of the link") {
   s3_server::distance away;
   away.connection_rate = 10'000'000;
@@ -135,6 +149,22 @@ TEST_CASE("each prefix has a bucket of tokens, filled at the rate of requests th
   const std::chrono::duration<double> writing_took = std::chrono::steady_clock::now() - writing;
   CHECK(writes >= 1);
   CHECK(writes <= 2 + 10 * writing_took.count());
+}
+
+TEST_CASE("a prefix that refuses for long is split") {
+  s3_server::distance away;
+  away.reads_each_second = 100;
+  away.burst = 0.01;
+  away.split_after = milliseconds(50);
+  s3_server::background server(far(away));
+  server.put("b", "train/k", std::string("12345"));
+  raw_client client(server.port());
+  const auto begin = std::chrono::steady_clock::now();
+  int taken = 0;
+  while (std::chrono::steady_clock::now() - begin < milliseconds(300)) {
+    taken += client.ask("GET /b/train/k").status == 200 ? 1 : 0;
+  }
+  CHECK(taken > 60);  // 31 in one prefix
 }
 
 }  // namespace

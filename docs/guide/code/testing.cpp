@@ -6,10 +6,13 @@
 // begin includes
 #include <millrace/testing/census.hpp>
 #include <millrace/testing/scripted_source.hpp>
+#include <millrace/testing/store_model.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 // end includes
 
 #include <chrono>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,11 +20,13 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/coro/spawned.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/s3/client.hpp>
+#include <millrace/shards/fetch.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/s3_server.hpp"
@@ -40,6 +45,14 @@ mill::async_generator<int> paced(mill::async_generator<int> source) {
   }
 }
 // end stage
+
+// begin rank
+/// What one rank does: it reads all objects.
+mill::task<void> rank_main(std::shared_ptr<const mill::storage> store, double& bytes) {
+  auto chunks = mill::stream<mill::shard>(store->list("s3://corpus/train/")) | mill::fetch(store);
+  while (std::optional<mill::chunk> c = co_await chunks.next()) bytes += static_cast<double>(c->data.size());
+}
+// end rank
 
 }  // namespace
 
@@ -78,6 +91,22 @@ TEST_CASE("paced() leaves nothing behind when it is dropped", "[guide]") {
   CHECK(!script.open_now());
 }
 // end census
+
+// begin fleet
+TEST_CASE("20 ranks share a prefix that takes 400 requests a second", "[guide]") {
+  mill::testing::store_model store({.reads = {.each_second = 400}});
+  for (int i = 0; i < 100; ++i) store.put("s3://corpus/train/" + std::to_string(i), 500'000'000);  // zeros
+  mill::testing::virtual_loop loop;
+  std::vector<double> bytes(20);
+  std::vector<mill::spawned<void>> ranks;
+  for (std::uint64_t r = 0; r < 20; ++r) ranks.emplace_back(loop, rank_main(store.client(r), bytes[r]));
+  loop.run_for(30s);
+  ranks.clear();
+  const mill::testing::store_counts counts = store.counts();
+  CHECK(counts.refused < counts.requests / 5);
+  for (const double b : bytes) CHECK(b > 0.5 * static_cast<double>(counts.bytes) / 20);
+}
+// end fleet
 
 // begin server
 TEST_CASE("a broken part continues where it broke", "[guide]") {

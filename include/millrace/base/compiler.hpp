@@ -119,6 +119,7 @@ static_assert(std::swappable<const char*> && std::swappable<char*> && std::swapp
 ///   parquet.hpp                         basic_parquet_format        index() is virtual, and a coroutine
 ///   io/process.hpp                      detail::shell_process       its destructor names a coroutine
 ///   s3/ops/put_object.hpp               s3::detail::open_upload     the same
+///   testing/store_model.ipp             testing::detail::model_client  read() and list() are virtual, and coroutines
 /// Users write the names without basic_, which are aliases.
 #if defined(MILLRACE_SEPARATE_COMPILATION)
 #define MILLRACE_INLINE

@@ -34,6 +34,9 @@ class request_rate {
   double limit() const noexcept { return limit_; }
   /// The time at which the next one may begin.
   time_point next() const noexcept { return next_; }
+  /// The same for one that is asked for at `asked`. If nothing else keeps it, a part of the time between two requests
+  /// does, another one for each client: those that work in step do not ask all at once.
+  time_point next(time_point asked) const noexcept;
   /// A request begins.
   void begun(time_point now) noexcept;
   /// A request has been answered, at `now`.
@@ -60,6 +63,7 @@ class request_rate {
   bool starts_ = false;      // the latest cut was to first_limit
   time_point cut_{};
   time_point next_{};
+  double phase_ = 0;  // of the time between two requests: the jitter of the latest cut
   double count_ = 0;
   time_point counted_{};
   time_point first_{};  // when the first of all began

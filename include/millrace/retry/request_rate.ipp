@@ -34,7 +34,12 @@ MILLRACE_INLINE void request_rate::refused(time_point begun, time_point now, dou
   starts_ = now - first_ < starting;
   limit_ = std::max(least, starts_ ? first_limit : limited() ? (1 - cut) * limit_ : recent(now) / 2);
   cut_ = now;
-  next_ = added(now, nanoseconds(1e9 * std::clamp(jitter, 0.0, 1.0) / limit_));
+  phase_ = std::clamp(jitter, 0.0, 1.0);
+  next_ = added(now, nanoseconds(1e9 * phase_ / limit_));
+}
+
+MILLRACE_INLINE time_point request_rate::next(time_point asked) const noexcept {
+  return next_ > asked ? next_ : added(asked, nanoseconds(1e9 * phase_ / limit_));
 }
 
 MILLRACE_INLINE void request_rate::succeeded(time_point now) noexcept {
@@ -59,8 +64,9 @@ MILLRACE_COROUTINE_BODY task<request_gate::turn> request_gate::enter() {
       t.begun = ex.now();
     }
   }
-  while (rate_.limited() && t.begun < rate_.next()) {
-    co_await sleep_until(rate_.next());
+  const time_point first_in_line = t.begun;
+  while (rate_.limited() && t.begun < rate_.next(first_in_line)) {
+    co_await sleep_until(rate_.next(first_in_line));
     t.begun = ex.now();
   }
   rate_.begun(t.begun);

@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <millrace/base/clock.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/testing/store_limits.hpp>
 #include <millrace/version.hpp>
 
 namespace millrace::inline MILLRACE_ABI::s3_server {
@@ -56,6 +58,7 @@ class distance {
 
   duration first_byte{0};  ///< from a request to its answer's first byte: the median
   double spread = 0;       ///< standard deviation of its logarithm; 0: always the same
+  std::optional<testing::latency_curve> latency;  ///< in place of these two: a distribution with a long tail
   duration connect{0};     ///< before the first request of a connection is looked at
   std::uint64_t connection_rate = 0;  ///< bytes in a second that one connection sends; 0: no limit
   std::uint64_t link_rate = 0;        ///< bytes in a second that all send together; 0: no limit
@@ -66,6 +69,7 @@ class distance {
   double reads_each_second = 0;
   double writes_each_second = 0;
   double burst = 0.1;  ///< how many seconds of these a full bucket of tokens holds; one request at least
+  duration split_after{0};  ///< request_limit::split_after of each prefix
 
   /// True if bodies are sent piece by piece.
   bool paced() const noexcept { return connection_rate != 0 || link_rate != 0; }

@@ -39,6 +39,7 @@
 #include <millrace/testing/s3_server/options.hpp>
 #include <millrace/testing/s3_server/statistics.hpp>
 #include <millrace/testing/s3_server/stream_socket.hpp>
+#include <millrace/testing/store_limits.hpp>
 
 namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
@@ -212,11 +213,7 @@ class shared_state {
   std::unique_ptr<tls_context> tls;
   rng latencies{1};           // of the loop that serves
   time_point link_free_at{};  // likewise: when the link has sent its bytes
-  struct token_bucket {
-    double tokens;
-    time_point filled;
-  };
-  std::map<std::string, token_bucket> prefixes;  // likewise
+  std::map<std::string, testing::request_bucket> prefixes;  // likewise
 };
 
 /// True if the prefix of `r` has a token left for it, as options::away says; takes it.

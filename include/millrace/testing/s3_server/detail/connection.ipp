@@ -479,18 +479,8 @@ MILLRACE_INLINE bool takes_token(shared_state& s, const request& r, time_point n
   if (rate <= 0) return true;
   const std::string* const listed = r.key.empty() ? r.parameter_value("prefix") : nullptr;
   const std::string& key = listed != nullptr ? *listed : r.key;
-  const std::size_t slash = key.find('/');
-  const std::string prefix = r.bucket + '/' + (slash == std::string::npos ? std::string() : key.substr(0, slash + 1));
-  const double most = std::max(1.0, rate * away.burst);
-  const auto [found, is_new] = s.prefixes.try_emplace((reads ? "reads " : "writes ") + prefix,
-                                                      shared_state::token_bucket{most, now});
-  shared_state::token_bucket& bucket = found->second;
-  const double seconds = 1e-9 * static_cast<double>((now - bucket.filled).count());
-  bucket.tokens = std::min(most, bucket.tokens + rate * seconds);
-  bucket.filled = now;
-  if (bucket.tokens < 1) return false;
-  bucket.tokens -= 1;
-  return true;
+  const std::string prefix = r.bucket + '/' + std::string(testing::counted_prefix(key));
+  return s.prefixes[(reads ? "reads " : "writes ") + prefix].take({rate, away.burst, away.split_after}, now);
 }
 
 MILLRACE_COROUTINE_BODY task<void> connection::run() {
@@ -690,6 +680,7 @@ MILLRACE_INLINE time_point connection::due(std::uint64_t size, time_point now) {
 
 MILLRACE_INLINE duration latency(shared_state& s) {
   const distance& away = s.settings.away;
+  if (away.latency) return away.latency->draw(s.latencies);
   double factor = 1;
   if (away.spread > 0) {  // a normal variate, nearly: the sum of twelve uniform ones
     double sum = -6;
