@@ -24,6 +24,7 @@
 #include <millrace/retry/retry.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/shards/fetch.hpp>
+#include <millrace/shards/hedged_storage.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 /// \file
@@ -215,7 +216,7 @@ class fleet_rank {
   static task<void> run(fleet_rank& self, store_model& model, const fleet_options& o, int rank) {
     executor& ex = co_await this_executor();
     const time_point began = ex.now();
-    const auto store = std::make_shared<fleet_storage>(model, o, began, rank);
+    const auto store = hedged(std::make_shared<fleet_storage>(model, o, began, rank));
     std::vector<shard> objects;
     const double most = o.demand > 0 ? o.demand * o.seconds : 2e9 * o.seconds;
     for (int i = 0; i <= static_cast<int>(most / static_cast<double>(o.object)) + 1; ++i) {

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/shards/hedged_storage.hpp>
+
+#include <millrace/base/compiler.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/fleet_steps.hpp"
+
+using namespace millrace;
+using millrace::test::run_steps;
+using millrace::test::steps_options;
+using millrace::test::steps_result;
+
+namespace {
+
+steps_result check(int ranks, double rate, double lost) {
+  steps_options o;
+  o.ranks = ranks;
+  o.rate = rate;
+  const steps_result r = run_steps(o);
+  INFO(ranks << " ranks at " << 1e-6 * rate << " MB/s: lost " << r.lost << " of the time, at most " << r.worst
+             << " s a step, " << r.extra << " more requests, " << r.steps << " steps");
+  CHECK(r.steps > 0.9 * o.seconds / o.step * (1 - lost) - 10);
+  CHECK(r.lost <= lost);
+  CHECK(r.extra <= 0.02);
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("a step of all ranks does not wait for one slow request", "[fleet]") {
+  check(32, 28e6, 0.001);
+  check(32, 100e6, 0.01);
+  check(32, 200e6, 0.01);
+  steps_options alone;
+  alone.ranks = 32;
+  alone.rate = 100e6;
+  alone.hedges = 0;
+  CHECK(run_steps(alone).lost > 0.03);
+  CHECK(run_steps(alone).extra == 0);
+}
+
+TEST_CASE("256 and 1,000 ranks at up to nine tenths of what the store gives wait for few requests", "[fleet][slow]") {
+  check(256, 200e6, 0.01);
+  check(1000, 28e6, 0.001);
+  if (MILLRACE_ASAN || MILLRACE_TSAN) return;  // minutes each
+  check(1000, 100e6, 0.01);
+  check(1000, 180e6, 0.05);
+}
