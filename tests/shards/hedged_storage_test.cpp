@@ -172,6 +172,19 @@ TEST_CASE("a part whose second request is late, too, is asked for once more, and
   CHECK(f.store->reads == 26);
 }
 
+TEST_CASE("a part that was requested before anything was known is late as soon as it is by others") {
+  fixture f;
+  f.store->times.push_back(1h);
+  spawned<storage::part> early(f.loop, f.hedge->read(shard("mem:x"), "", 0, 1000, slab_pool(64 * KiB)));
+  f.loop.run_until([&] { return f.store->under_way == 1; });
+  for (std::size_t i = 0; i < detail::part_times::least; ++i) {
+    static_cast<void>(block_on(f.loop, f.hedge->read(shard("mem:x"), "", 0, 1000, slab_pool(64 * KiB))));
+  }
+  f.loop.run_for(120ms);
+  CHECK(early.done());
+  CHECK(f.store->reads == 22);
+}
+
 TEST_CASE("a part that is very late takes what later requests will allow, and no other does") {
   fixture f(0.02);
   f.learn();  // one is allowed

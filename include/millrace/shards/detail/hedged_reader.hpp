@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include <millrace/base/clock.hpp>
@@ -30,12 +29,14 @@ class part_times {
   static constexpr double saved = 4;        ///< requests for late parts that are saved up, or owed, at most
   /// Nothing is late before this: what is read ahead covers it.
   static constexpr duration soonest = duration(20'000'000);
+  static constexpr duration unknown = duration(100'000'000);
 
   /// `extra`: requests for late parts, for each request; from 0 to 1, else a configuration_error.
   explicit part_times(double extra);
 
-  /// One more part is requested: after which time it is late; nothing while that is not known.
-  std::optional<duration> patience(std::size_t length);
+  bool off() const noexcept { return extra_ <= 0; }
+  /// After which time a part is late; 0 while that is not known: look again after `unknown`.
+  duration patience(std::size_t length);
   /// The right to request one that is late again, `waited` times its patience after the first request. One that is very
   /// late may take what later requests will allow: while a reader waits for it, there are none.
   bool take(std::size_t waited);

@@ -8,7 +8,6 @@
 #include <exception>
 #include <iterator>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,14 +29,12 @@ MILLRACE_INLINE part_times::part_times(double extra) : extra_(extra) {
   }
 }
 
-MILLRACE_INLINE std::optional<duration> part_times::patience(std::size_t length) {
+MILLRACE_INLINE duration part_times::patience(std::size_t length) {
   const std::lock_guard lock(mutex_);
-  allowed_ = std::min(allowed_ + extra_, saved);
-  if (extra_ <= 0) return std::nullopt;
   for (const times* t = &of(length); t != std::end(by_size_); ++t) {  // longer ones take no less
     if (t->count >= least) return std::max(nanoseconds(std::max(t->late, 2.0) * t->usual), soonest);
   }
-  return std::nullopt;
+  return duration(0);
 }
 
 MILLRACE_INLINE bool part_times::take(std::size_t waited) {
@@ -53,6 +50,7 @@ MILLRACE_INLINE void part_times::came(std::size_t length, duration took, duratio
     allowed_ = -saved;
     return;
   }
+  allowed_ = std::min(allowed_ + extra_, saved);
   times& t = of(length);
   const auto ns = static_cast<double>(took.count());
   ++t.count;
@@ -74,22 +72,19 @@ class hedged_reader::race final : private timer_node {
   race& operator=(const race&) = delete;
   ~race() override { executor_.remove_timer(*this); }
 
-  bool over() const noexcept { return came || under_way == 0; }
-  void late_after(duration patience) noexcept { executor_.add_timer(*this, added(executor_.now(), patience)); }
+  bool over() const noexcept { return has_come || under_way == 0; }
+  void look_after(duration d) noexcept { executor_.add_timer(*this, added(executor_.now(), d)); }
   /// One request. `waited`: so long after the first one.
   MILLRACE_COROUTINE static task<void> run(race& self, task<storage::part> asking, duration waited);
 
-  std::optional<storage::part> came;
+  bool has_come = false;
+  storage::part came;
   std::exception_ptr failure;  // the first one
   std::size_t under_way = 0;
-  bool late = false;
   notifier changed;
 
  private:
-  void fire() noexcept override {
-    late = true;
-    changed.notify();
-  }
+  void fire() noexcept override { changed.notify(); }
 
   executor& executor_;
 };
@@ -98,7 +93,7 @@ MILLRACE_COROUTINE_BODY task<void> hedged_reader::race::run(race& self, task<sto
   try {
     storage::part p = co_await std::move(asking);
     if (p.first_byte.count() > 0) p.first_byte += waited;
-    if (!self.came) self.came.emplace(std::move(p));
+    if (!std::exchange(self.has_come, true)) self.came = std::move(p);
   } catch (...) {
     if (self.failure == nullptr) self.failure = std::current_exception();  // thrown if no other request brings the part
   }
@@ -109,33 +104,33 @@ MILLRACE_COROUTINE_BODY task<void> hedged_reader::race::run(race& self, task<sto
 MILLRACE_COROUTINE_BODY task<storage::part> hedged_reader::read_hedged(bool small, shard object, std::string etag,
                                                                        std::uint64_t offset, std::size_t length,
                                                                        slab_pool slabs) const {
+  if (times_.off()) {
+    task<storage::part> asking = ask(small, std::move(object), std::move(etag), offset, length, std::move(slabs));
+    storage::part p = co_await std::move(asking);
+    co_return std::move(p);
+  }
   const coroutine_context here = co_await this_context();
   executor& ex = here.get_executor();
   const time_point begun = ex.now();
-  const std::optional<duration> patience = times_.patience(length);
-  if (!patience) {
-    task<storage::part> asking = ask(small, std::move(object), std::move(etag), offset, length, std::move(slabs));
-    storage::part p = co_await std::move(asking);
-    times_.came(length, ex.now() - begun, p.held);
-    co_return std::move(p);
-  }
   race r(ex);
   spawned<void> requests[3];  // destroyed first: they report to the race
   std::size_t n = 0;
-  for (std::size_t waited = 0; !r.over() || waited == 0; ++waited) {
-    if (waited == 0 || (n < std::size(requests) && times_.take(waited))) {
+  do {
+    const duration since = ex.now() - begun;
+    const duration patience = times_.patience(length);
+    const auto waited = static_cast<std::size_t>(patience.count() > 0 ? since / patience : 0);
+    if (n == 0 || (waited >= n && n < std::size(requests) && times_.take(waited))) {
       if (runtime_counts* const counts = n == 0 ? nullptr : here.runtime().counts()) counts->hedges.add();
       task<storage::part> asking = ask(small, object, etag, offset, length, slabs);
       ++r.under_way;
-      requests[n++] = spawned<void>(here, race::run(r, std::move(asking), ex.now() - begun));
+      requests[n++] = spawned<void>(here, race::run(r, std::move(asking), since));
     }
-    r.late = false;
-    if (n < std::size(requests)) r.late_after(*patience);
-    while (!r.over() && !r.late) co_await r.changed.wait();
-  }
-  if (!r.came) std::rethrow_exception(r.failure);
-  times_.came(length, ex.now() - begun, r.came->held);
-  co_return std::move(*r.came);
+    if (n < std::size(requests)) r.look_after(patience.count() > 0 ? patience - since % patience : part_times::unknown);
+    co_await r.changed.wait();
+  } while (!r.over());
+  if (!r.has_come) std::rethrow_exception(r.failure);
+  times_.came(length, ex.now() - begun, r.came.held);
+  co_return std::move(r.came);
 }
 
 }  // namespace millrace::detail
