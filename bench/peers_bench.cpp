@@ -54,7 +54,6 @@
 #include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
-#include <millrace/shards/hedged_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/untar.hpp>
 #include <millrace/tar/writer.hpp>
@@ -330,7 +329,7 @@ class works {
       return [this, data] { return samples(*data, batch); };
     }
     if (name == "even" || name == "hedged") {
-      return [this, store = name == "even" ? mill::s3::as_storage(s3_) : mill::hedged(s3_)] {
+      return [this, store = mill::s3::as_storage(name == "even" ? client_at(endpoint_, 0) : s3_)] {
         return chunks("slow/", slow_bytes, slow_shards, store);
       };
     }
@@ -376,9 +375,10 @@ class works {
   }
 
  private:
-  static mill::s3::client client_at(const std::string& endpoint) {
+  static mill::s3::client client_at(const std::string& endpoint, double hedges = mill::retry_options().hedges) {
     mill::s3::config_options options;
     options.endpoint = endpoint;
+    options.retry.hedges = hedges;
     return mill::s3::client(mill::s3::config(options), mill::s3::credentials("test-key", "test-secret"));
   }
   static std::vector<mill::shard> known(const char* prefix, std::uint64_t bytes, std::size_t count,

@@ -97,11 +97,11 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/order/shard_deal.ipp>
 #include <millrace/order/shuffle_quality.ipp>
 #include <millrace/s3/error.ipp>
+#include <millrace/shards/detail/hedged_reader.ipp>
 #include <millrace/shards/disk_cache.ipp>
 #include <millrace/shards/fetch.ipp>
 #include <millrace/shards/file_storage.ipp>
 #include <millrace/shards/group_samples.ipp>
-#include <millrace/shards/hedged_storage.ipp>
 #include <millrace/shards/range_reader.ipp>
 #include <millrace/shards/range_scheduler.ipp>
 #include <millrace/shards/sample.ipp>

@@ -13,7 +13,6 @@
 #include <millrace/flow/pipe.hpp>
 #include <millrace/io/timeout.hpp>
 #include <millrace/shards/fetch.hpp>
-#include <millrace/shards/hedged_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/untar.hpp>
 #include <millrace/testing/jumping_loop.hpp>
@@ -34,7 +33,6 @@ struct how {
   random_faults faults = {};
   bool sizes_known = true;
   unsigned loops = 1;
-  bool hedge = false;
 };
 
 constexpr fetch_options narrow{.shards = 6, .window = 256 * KiB, .part = 64 * KiB};
@@ -96,18 +94,16 @@ TEST_CASE("soak: transfers under random faults deliver every member as it was st
     h.faults.seed = seed + number;
     server.faults().clear();
     server.faults().randomize(h.faults);
-    std::shared_ptr<const storage> store = s3::as_storage(c);
-    if (h.hedge) store = hedged(store, {.least = 5ms});
     reading r(data);
     r.read_all(c, h.sizes_known, [&](stream<shard> source) {
-      for (member& m : run(std::move(source) | fetch(store, narrow) | untar(), {}, {.loops = h.loops})) r.take(m);
+      for (member& m : run(std::move(source) | fetch(c, narrow) | untar(), {}, {.loops = h.loops})) r.take(m);
     });
     check(r, data);
   };
   round(large, {.faults = {.probability = 0.1}, .sizes_known = false, .loops = 2}, 1);
   round(large, {.faults = {.probability = 0.2, .silent = false}, .loops = 2}, 2);
   round(small, {.faults = {.probability = 0.2, .damage = true}}, 3);
-  round(large, {.faults = {.probability = 0.02, .slow = true}, .hedge = true}, 4);
+  round(large, {.faults = {.probability = 0.02, .slow = true}}, 4);
   CHECK(requests_of(server) > 700);
 }
 
@@ -159,14 +155,12 @@ TEST_CASE("soak on virtual time: thousands of transfers with the time-outs and p
     h.faults.longest_pause = 40s;  // beyond the time-outs
     world.server.faults().clear();
     world.server.faults().randomize(h.faults);
-    std::shared_ptr<const storage> store = s3::as_storage(c);
-    if (h.hedge) store = hedged(store);
     // A fault costs a minute or two at most (a slow drip before a time-out, the pause after it).
     const time_point deadline = world.loop.now() + data.expected.size() * 1h;
     reading r(data);
     r.read_all(c, h.sizes_known, [&](stream<shard> source) {
       try {
-        world.deliver(std::move(source) | fetch(store, narrow) | untar(), r, deadline);
+        world.deliver(std::move(source) | fetch(c, narrow) | untar(), r, deadline);
       } catch (const timeout_error& e) {
         FAIL(e.what() << ": something hangs before " << r.position());
       }
@@ -177,7 +171,7 @@ TEST_CASE("soak on virtual time: thousands of transfers with the time-outs and p
   for (int i = 0; i < 4; ++i) {
     round(large, {.faults = {.probability = 0.1}}, ++number);
     round(large, {.faults = {.probability = 0.1}, .sizes_known = false}, ++number);
-    round(large, {.faults = {.probability = 0.2}, .hedge = true}, ++number);
+    round(large, {.faults = {.probability = 0.2}}, ++number);
     round(small, {.faults = {.probability = 0.2, .damage = true}}, ++number);
   }
   std::fprintf(stderr, "soak: %lld virtual minutes\n", static_cast<long long>(world.loop.elapsed() / 1min));

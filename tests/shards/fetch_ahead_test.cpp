@@ -256,7 +256,7 @@ TEST_CASE("chunks are the same for every timing, window and way of asking, and s
       store->jitter = seed + 1;
       store->filled = true;
       std::shared_ptr<const storage> s = store;
-      if (seed % 3 == 1) s = hedged(s, {.factor = 1, .least = 1ms, .extra = 1});
+      if (seed % 3 == 1) s = hedged(s, 1);
       testing::virtual_loop loop(seed);
       INFO(loop.seed_text());
       std::vector<std::string> pieces;

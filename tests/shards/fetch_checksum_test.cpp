@@ -378,7 +378,7 @@ TEST_CASE("a store among others compares as it does alone", "[checksum]") {
   s.damage(2);
   CHECK_THAT(s.read(stores(s.client())), Contains("checksum: "));
   s.damage(2);
-  CHECK_THAT(s.read(hedged(s.client())), Contains("checksum: "));
+  CHECK_THAT(s.read(hedged(as_storage(s.client()))), Contains("checksum: "));
 }
 
 TEST_CASE("a bit that flips on the way is an error also where a cache has agreed with the checksum", "[checksum]") {

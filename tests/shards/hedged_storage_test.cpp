@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/shards/hedged_storage.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/fleet.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
@@ -30,6 +32,7 @@ class timed_store final : public storage {
  public:
   std::vector<duration> times;
   std::vector<bool> fails;
+  duration held{0};  // of each part, while the store asks for fewer requests
   mutable std::size_t reads = 0;
   mutable std::size_t small_reads = 0;
   mutable std::size_t under_way = 0;
@@ -49,6 +52,8 @@ class timed_store final : public storage {
     storage::part p;
     p.data = bytes::copy(std::string(length, static_cast<char>(n)));
     p.total = 1'000'000;
+    p.first_byte = 5ms;
+    p.held = held;
     co_return p;
   }
   task<part> read_small(shard object, std::string etag, std::size_t length, slab_pool slabs) const override {
@@ -57,12 +62,9 @@ class timed_store final : public storage {
   }
 };
 
-const hedge_options eager{.factor = 2, .least = 1ms, .extra = 1};
-
 class fixture {
  public:
-  explicit fixture(const hedge_options& o = eager)
-      : store(std::make_shared<timed_store>()), hedge(hedged(store, o)) {}
+  explicit fixture(double extra = 1) : store(std::make_shared<timed_store>()), hedge(hedged(store, extra)) {}
 
   /// Reads once; the number of the read that came first, or what went wrong.
   std::string read(std::size_t length = 1000, bool small = false) {
@@ -73,6 +75,7 @@ class fixture {
                                          : hedge->read(shard("mem:x"), "", 0, length, slab_pool(64 * KiB));
       const storage::part p = block_on(loop, std::move(asking));
       CHECK(p.data.size() == length);
+      first_byte = p.first_byte;
       result = std::to_string(static_cast<int>(p.data.view().front()));
     } catch (const error& e) {
       result = e.reason();
@@ -96,7 +99,11 @@ class fixture {
   std::shared_ptr<timed_store> store;
   std::shared_ptr<const storage> hedge;
   duration took{0};
+  duration first_byte{0};
 };
+
+/// So long, and as much longer as the times that are known may be off.
+bool about(duration d, duration expected) { return d >= expected && d <= expected + 2ms; }
 
 }  // namespace
 
@@ -105,7 +112,8 @@ TEST_CASE("a part much slower than its peers is asked for again, and the first t
   f.learn();
   f.store->times.push_back(1h);  // number 20; the second request takes the usual time
   CHECK(f.read() == "21");
-  CHECK(f.took == 30ms);  // twice the usual, then once
+  CHECK(about(f.took, 30ms));  // twice the usual, then once
+  CHECK(about(f.first_byte, 25ms));
   f.store->times.resize(22, 10ms);
   f.store->times.push_back(25ms);  // number 22 is late, and still first
   f.store->times.push_back(1h);
@@ -129,21 +137,110 @@ TEST_CASE("no second request before there is something to compare with") {
   CHECK(f.read() == "0");
   f.learn();
   f.store->times.push_back(1h);
-  CHECK(f.read(100'000) == "21");  // nothing is known about parts of that size
+  CHECK(f.read(1'000'000) == "21");  // nothing is known about parts of that size
   CHECK(f.took == 1h);
+  fixture longer;
+  longer.store->times.resize(detail::part_times::least, 10ms);
+  for (std::size_t i = 0; i < detail::part_times::least; ++i) longer.read(1'000'000);
+  longer.store->times.push_back(1h);
+  CHECK(longer.read() == "21");  // a longer one would have come
+  CHECK(about(longer.took, 30ms));
 }
 
 TEST_CASE("second requests are bounded") {
-  fixture f({.factor = 2, .least = 1ms, .extra = 0.1});
-  f.learn();  // two are allowed by now
+  fixture f(0.1);
+  f.learn();  // three are allowed by now
   f.store->times.resize(1000, 10ms);
   const std::size_t before = f.store->reads;
   for (int i = 0; i < 40; ++i) {
     f.store->times[f.store->reads] = 100ms;
     f.read();
   }
-  CHECK(f.store->reads - before <= 40 + 6);
+  CHECK(f.store->reads - before <= 40 + 7);
   CHECK(f.store->reads - before >= 40 + 2);
+}
+
+TEST_CASE("a part whose second request is late, too, is asked for once more, and no more than that") {
+  fixture f;
+  f.learn();
+  f.store->times.insert(f.store->times.end(), {1h, 1h});
+  CHECK(f.read() == "22");
+  CHECK(about(f.took, 50ms));
+  f.store->times.resize(23, 10ms);
+  f.store->times.insert(f.store->times.end(), {200ms, 1h, 1h});
+  CHECK(f.read() == "23");
+  CHECK(f.store->reads == 26);
+}
+
+TEST_CASE("a part that was requested before anything was known is late as soon as it is by others") {
+  fixture f;
+  f.store->times.push_back(1h);
+  spawned<storage::part> early(f.loop, f.hedge->read(shard("mem:x"), "", 0, 1000, slab_pool(64 * KiB)));
+  f.loop.run_until([&] { return f.store->under_way == 1; });
+  for (std::size_t i = 0; i < detail::part_times::least; ++i) {
+    static_cast<void>(block_on(f.loop, f.hedge->read(shard("mem:x"), "", 0, 1000, slab_pool(64 * KiB))));
+  }
+  f.loop.run_for(120ms);
+  CHECK(early.done());
+  CHECK(f.store->reads == 22);
+}
+
+TEST_CASE("a part that is very late takes what later requests will allow, and no other does") {
+  fixture f(0.02);
+  f.learn();  // one is allowed
+  f.store->times.push_back(1h);
+  CHECK(f.read() == "21");
+  CHECK(about(f.took, 30ms));
+  f.store->times.resize(22, 10ms);
+  f.store->times.push_back(30ms);
+  CHECK(f.read() == "22");
+  CHECK(f.store->reads == 23);
+  f.store->times.push_back(1h);
+  CHECK(f.read() == "24");
+  CHECK(about(f.took, 50ms));
+}
+
+TEST_CASE("while the store asks for fewer requests there are no second ones") {
+  fixture f(0.02);
+  f.learn();
+  f.store->held = 1ms;
+  f.read();
+  f.store->held = 0ms;
+  f.store->times.resize(f.store->reads, 10ms);
+  f.store->times.push_back(1h);
+  CHECK(f.read() == "21");
+  CHECK(f.took == 1h);
+}
+
+TEST_CASE("nothing is asked for twice where that is off, or where all parts take as long") {
+  fixture off(0);
+  off.learn();
+  off.store->times.push_back(1h);
+  CHECK(off.read() == "20");
+  fixture even;
+  even.learn();
+  for (int i = 0; i < 1000; ++i) {
+    even.store->times.push_back(i % 2 == 0 ? 10ms : 18ms);
+    even.read();
+  }
+  CHECK(even.store->reads == 1020);
+}
+
+TEST_CASE("second requests for the parts of a store far away are few, and halve the longest times") {
+  fixture f(retry_options().hedges);
+  rng random(7, 0, 0);
+  for (int i = 0; i < 30'000; ++i) {
+    f.store->times.push_back(test::fleet_time(test::store_model::latency(random)));
+  }
+  std::vector<duration> took;
+  for (int i = 0; i < 20'000; ++i) {
+    f.read();
+    took.push_back(f.took);
+  }
+  CHECK(f.store->reads > 20'100);
+  CHECK(f.store->reads < 20'400);
+  std::sort(took.begin(), took.end());
+  CHECK(took[19'980] < 500ms);  // one of 1,000: a second without them
 }
 
 TEST_CASE("a part fails when both requests have; before that, the other one counts") {
@@ -157,18 +254,18 @@ TEST_CASE("a part fails when both requests have; before that, the other one coun
   f.store->times.push_back(25ms);
   f.store->fails.push_back(true);  // number 21 is late and fails, its second request does not
   CHECK(f.read() == "22");
-  CHECK(f.took == 30ms);
+  CHECK(about(f.took, 30ms));
   f.store->times = std::vector<duration>(23, 10ms);
-  f.store->times.push_back(50ms);
+  f.store->times.push_back(35ms);
   f.store->fails.resize(24, false);
   f.store->fails.push_back(true);  // number 24, the second request for 23, fails
   CHECK(f.read() == "23");
-  CHECK(f.took == 50ms);
+  CHECK(f.took == 35ms);
   f.store->times.resize(25, 10ms);
-  f.store->times.push_back(50ms);
+  f.store->times.push_back(35ms);
   f.store->fails.push_back(true);
   f.store->fails.push_back(true);  // both
-  CHECK(f.read() == "read 25");
+  CHECK(f.read() == "read 26");    // which failed first
 }
 
 TEST_CASE("a part that fails when its second request comes is there") {
@@ -201,9 +298,9 @@ TEST_CASE("a hedged store is a store, and its options are checked") {
   CHECK(hedged(inner)->serves("mem:x"));
   CHECK_FALSE(hedged(inner)->serves("mem:y"));
   CHECK_FALSE(hedged(inner)->may_be_sequential());
-  CHECK_THROWS_AS(hedged(inner, {.factor = 0.5}), configuration_error);
-  CHECK_THROWS_AS(hedged(inner, {.factor = std::numeric_limits<double>::quiet_NaN()}), configuration_error);
-  CHECK_THROWS_AS(hedged(inner, {.extra = 2}), configuration_error);
+  CHECK_THROWS_AS(hedged(inner, -0.1), configuration_error);
+  CHECK_THROWS_AS(hedged(inner, std::numeric_limits<double>::quiet_NaN()), configuration_error);
+  CHECK_THROWS_AS(hedged(inner, 2), configuration_error);
   virtual_loop loop;
   std::vector<shard> one{shard("mem:x", 1000)};
   struct count {

@@ -22,7 +22,6 @@
 #include <millrace/loader/runtime.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/group_samples.hpp>
-#include <millrace/shards/hedged_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
 #include <millrace/shards/shards.hpp>
 #include <millrace/shards/untar.hpp>
@@ -54,6 +53,7 @@ mill::s3::client client_of(const std::string& endpoint) {
   o.region = "us-east-1";
   o.max_attempts = 5;                           // the first try counts; 3 unless told otherwise
   o.retry.patience = std::chrono::minutes(30);  // with a store that asks for fewer requests; 10 unless told otherwise
+  o.retry.hedges = 0.01;                        // requests more for parts that are late, of all; 0.02 unless told
   return mill::s3::client(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
 }
 // end client
@@ -70,7 +70,7 @@ auto labels_of(const std::string& url, const mill::s3::client& s3) {
                                   .limit = 100,                    // in the whole stream
                                   .rate = 0.3};                    // and as a share of its items
   return mill::shards(url)                                         //
-         | mill::fetch(mill::hedged(s3))                           //
+         | mill::fetch(s3)                                         //
          | mill::untar()                                           //
          | mill::group_samples()                                   //
          | mill::map_concurrent(label, {.failures = bear});

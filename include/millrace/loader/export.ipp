@@ -306,7 +306,7 @@ MILLRACE_INLINE std::string prometheus_text(const run_stats& s, const std::vecto
       static_cast<double>(s.requests.retries));
   one("millrace_request_throttles_total", "counter", "Of those, because the store asked for fewer.",
       static_cast<double>(s.requests.throttles));
-  one("millrace_request_hedges_total", "counter", "Second requests of hedged reads.",
+  one("millrace_request_hedges_total", "counter", "Second requests for parts that were late.",
       static_cast<double>(s.requests.hedges));
   one("millrace_request_resumed_bodies_total", "counter", "Bodies that broke off and were continued.",
       static_cast<double>(s.requests.resumed));

@@ -70,7 +70,7 @@ class request_stats {
   duration_stats part;        ///< ranged reads of stages, with their retries
   std::int64_t retries = 0;   ///< attempts after the first, of one request
   std::int64_t throttles = 0;  ///< of those, because the store asked for fewer requests (503, 429)
-  std::int64_t hedges = 0;    ///< second requests of hedged()
+  std::int64_t hedges = 0;    ///< second requests for parts that were late
   std::int64_t resumed = 0;   ///< bodies that broke off and were continued
   std::int64_t skipped = 0;   ///< items that a failure_policy left out
   std::string last_retry;     ///< why the latest of them was repeated

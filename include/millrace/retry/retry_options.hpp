@@ -22,6 +22,11 @@ struct retry_options {
   /// How long one request is tried again while the store asks for fewer requests, counted from the first such answer:
   /// these use up neither attempts nor quota. 0: they count as failures, as in the SDKs.
   duration patience = duration(600'000'000'000);
+  /// Second requests for parts of objects that are late, for each request, at most; 0: none. They are for reads of a
+  /// storage: fetch(), epochs() and what else reads by parts. The first answer counts, and the other request is
+  /// dropped. A part is late by what recent ones of its size took; there are none while the store asks for fewer
+  /// requests. Each holds memory for a part beyond the bounds of the readers, eight at a time or a few more.
+  double hedges = 0.02;
 };
 
 }  // namespace millrace

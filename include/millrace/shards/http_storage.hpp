@@ -16,6 +16,7 @@
 #include <millrace/http/redirect.hpp>
 #include <millrace/retry/retry.hpp>
 #include <millrace/retry/retry_options.hpp>
+#include <millrace/shards/detail/hedged_reader.hpp>
 #include <millrace/shards/storage.hpp>
 #include <millrace/text/text.hpp>
 
@@ -90,14 +91,16 @@ http_fields bearer_token(std::string host, Token token) {
 ///
 /// Transient failures are retried under the policy of s3::with_retries, with one quota for all reads. A part that
 /// breaks off is continued at the next byte, in the same memory, if the server gave a strong ETag; else the part is
-/// read again. A complete answer that has only the beginning of the part is always continued. An object that is sent
-/// without ranges cannot be resumed: its error is thrown.
+/// read again. A complete answer that has only the beginning of the part is always continued. A part that is late is
+/// requested again (retry_options::hedges). An object that is sent without ranges cannot be resumed: its error is
+/// thrown.
 template <class Unused = void>  // a coroutine is virtual: see MILLRACE_COROUTINE
-class basic_http_storage final : public storage {
+class basic_http_storage final : public storage, private detail::hedged_reader {
  public:
   explicit basic_http_storage(http::transport_options transport = http::transport_options(),
                               const retry_options& retries = retry_options(), http_fields fields = http_fields())
-      : transport_(std::make_shared<const http::transport_options>(std::move(transport))),
+      : hedged_reader(retries.hedges),
+        transport_(std::make_shared<const http::transport_options>(std::move(transport))),
         retries_(retries),
         fields_(std::move(fields)),
         quota_(retries.quota) {}
@@ -114,7 +117,7 @@ class basic_http_storage final : public storage {
 
   task<part> read(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                   slab_pool slabs) const override {
-    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), false);
+    return read_hedged(false, std::move(object), std::move(etag), offset, length, std::move(slabs));
   }
   task<part> read_again(shard object, std::string etag, std::uint64_t offset, std::size_t length,
                         slab_pool slabs) const override {
@@ -123,6 +126,10 @@ class basic_http_storage final : public storage {
 
  private:
   class rest;
+  task<part> ask(bool /*small*/, shard object, std::string etag, std::uint64_t offset, std::size_t length,
+                 slab_pool slabs) const override {
+    return read_over(std::move(object), std::move(etag), offset, length, std::move(slabs), false);
+  }
   task<part> read_over(shard object, std::string etag, std::uint64_t offset, std::size_t length, slab_pool slabs,
                        bool new_connection) const;
   task<part> attempt(const shard& object, detail::http_download& d) const;

@@ -53,7 +53,7 @@ task<storage::part> basic_s3_storage<Unused>::read_over(shard object, std::strin
 template <class Unused>
 task<std::unique_ptr<object_check>> basic_s3_storage<Unused>::check(shard object, std::string etag) const {
   if (!client_.configuration().validate_checksums) return task<std::unique_ptr<object_check>>();
-  return ask(std::move(object), std::move(etag));
+  return ask_check(std::move(object), std::move(etag));
 }
 
 template <class Unused>
@@ -72,7 +72,7 @@ class basic_s3_storage<Unused>::comparison final : public object_check {
 };
 
 template <class Unused>
-task<std::unique_ptr<object_check>> basic_s3_storage<Unused>::ask(shard object, std::string etag) const {
+task<std::unique_ptr<object_check>> basic_s3_storage<Unused>::ask_check(shard object, std::string etag) const {
   std::unique_ptr<object_check> result;
   std::unique_ptr<s3::object_checksum> kept = co_await client_.checksum(object.url, std::move(etag));
   if (kept != nullptr) result = std::make_unique<comparison>(std::move(kept));

@@ -30,6 +30,7 @@
 #include <millrace/retry/retry.hpp>
 #include <millrace/s3/error.hpp>
 #include <millrace/shards/storage.hpp>
+#include <millrace/shards/hedged_storage.hpp>
 #include <millrace/testing/store_model.hpp>
 #include <millrace/text/entity_tag.hpp>
 
@@ -279,7 +280,7 @@ MILLRACE_INLINE void store_model::set_reads(const request_limit& reads) { state_
 
 MILLRACE_COROUTINE_BODY std::shared_ptr<const storage> store_model::client(std::uint64_t number,
                                                                            const retry_options& retry) {
-  return std::make_shared<const detail::model_client<>>(state_, number, retry);
+  return hedged(std::make_shared<const detail::model_client<>>(state_, number, retry), retry.hedges);
 }
 
 MILLRACE_INLINE store_counts store_model::counts() const {
