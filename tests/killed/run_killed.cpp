@@ -312,7 +312,7 @@ class driver {
     }
     const bool kills = a.batches != UINT64_MAX;
     bool due = kills && a.batches == 0;
-    std::uint64_t done = 0;  // batches of the victim
+    std::vector<std::uint64_t> done(ranks.size());  // batches
     std::vector<::pollfd> open;
     for (const process& p : ranks) open.push_back({p.from(), POLLIN, 0});
     while (!due && std::any_of(open.begin(), open.end(), [](const ::pollfd& f) { return f.fd >= 0; })) {
@@ -323,9 +323,11 @@ class driver {
         const ::ssize_t n = ::read(open[r].fd, answers.data(), answers.size());
         if (n <= 0) {
           open[r].fd = -1;  // it has ended
-        } else if (r == a.victim) {
-          done += static_cast<std::uint64_t>(n);
-          due = kills && done >= a.batches;
+        } else {
+          done[r] += static_cast<std::uint64_t>(n);
+          // The ranks of a group begin together, some tenths of a second apart.
+          due = kills && done[static_cast<std::size_t>(a.victim)] >= a.batches &&
+                (!a.grouped || std::find(done.begin(), done.end(), 0U) == done.end());
         }
       }
     }
