@@ -122,7 +122,8 @@ inline steps_result run_steps(const steps_options& o) {
   }
   result.steps = waits.size();
   result.lost = sum / (sum + o.step * static_cast<double>(std::max<std::size_t>(waits.size(), 2) - 1));
-  result.extra = static_cast<double>(model.counts().requests) / static_cast<double>(std::max<std::uint64_t>(parts, 1)) - 1;
+  const auto requests = static_cast<double>(model.counts().requests);
+  result.extra = requests / static_cast<double>(std::max<std::uint64_t>(parts, 1)) - 1;
   return result;
 }
 

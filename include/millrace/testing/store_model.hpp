@@ -69,8 +69,8 @@ struct store_counts {
 ///
 /// A request for more than its prefix takes is answered with 503 SlowDown. Any other is answered after a time of
 /// store_model_options::first_byte, and its bytes come as fast as connection, host and store allow. A client waits for
-/// its turn, tries again, requests late parts again and gives up as s3::client does: a refusal makes its requests fewer.
-/// Not in the model: connections that are opened, the CPU time of clients, checksums of the store, writing.
+/// its turn, tries again, requests late parts again and gives up as s3::client does: a refusal makes its requests
+/// fewer. Not in the model: connections that are opened, the CPU time of clients, checksums of the store, writing.
 ///
 /// All on one thread. Clients and what they have read may outlive the model.
 class store_model {
