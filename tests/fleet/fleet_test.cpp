@@ -3,7 +3,9 @@
 #include <millrace/shards/fetch.hpp>
 
 #include <chrono>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/units.hpp>
@@ -77,6 +79,26 @@ TEST_CASE("ranks that read in step do not ask in step", "[fleet]") {
   const fleet_result r = run_fleet(o);
   CHECK(r.goodput > 0.95);
   CHECK(r.refused < 0.03);
+}
+
+TEST_CASE("ranks that start again do not slow the others", "[fleet]") {
+  fleet_options o = small(20e6);
+  o.ranks = 20;
+  testing::store_model store(o.store());
+  millrace::test::fleet all(o, store, millrace::test::fleet_fetch(fleet_objects(store, o, 2e9), o.fetch));
+  const auto of_others = [&] {  // in ten seconds
+    all.mark();
+    all.run_for(10);
+    const std::vector<double> rates = all.stretch().rates;
+    return std::accumulate(rates.begin() + 2, rates.end(), 0.0);
+  };
+  all.run_for(30);
+  const double before = of_others();
+  all.restart(0);
+  all.restart(1);
+  CHECK(of_others() > 0.98 * before);
+  for (const millrace::test::fleet_rank& r : all.ranks()) CHECK(r.error == "");
+  CHECK(all.ranks()[0].bytes > 0);
 }
 
 TEST_CASE("one refusal as it starts does not slow a client beside a store that is well", "[fleet]") {
