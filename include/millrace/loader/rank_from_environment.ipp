@@ -99,10 +99,8 @@ MILLRACE_INLINE std::string shown_rank(const rank& r) {
 
 /// True for ranks that an agent of each machine gives, of whatever started the agents.
 MILLRACE_INLINE bool is_from_agent(const rank& r) noexcept {
-  for (const char* agent : {"torchrun", "Ray Train", "Lightning"}) {
-    if (std::strcmp(r.source, agent) == 0) return true;
-  }
-  return false;
+  return std::strcmp(r.source, "torchrun") == 0 || std::strcmp(r.source, "Ray Train") == 0 ||
+         std::strcmp(r.source, "Lightning") == 0;
 }
 
 MILLRACE_INLINE bool is_number(const std::optional<std::string>& text) {
@@ -154,7 +152,8 @@ MILLRACE_INLINE void check_pmix(const environment& variables, const std::optiona
 
 /// Throws where Kubeflow has left it to torchrun to start the processes, and it has started none.
 MILLRACE_INLINE void refuse_agents(const environment& variables) {
-  for (const char* name : {"PET_NPROC_PER_NODE", "PET_NNODES", "PET_NODE_RANK"}) {
+  static constexpr const char* names[] = {"PET_NPROC_PER_NODE", "PET_NNODES", "PET_NODE_RANK"};
+  for (const char* name : names) {
     const std::optional<std::string> text = variables.get(name);
     if (!text || (*text == "1" && std::strcmp(name, kubeflow.index) != 0)) continue;
     throw configuration_error(std::string(name) + " is \"" + *text + "\", which is for torchrun, and that has not " +
