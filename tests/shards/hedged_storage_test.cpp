@@ -197,7 +197,8 @@ TEST_CASE("a part that is very late takes what later requests will allow, and no
   CHECK(f.store->reads == 23);
   f.store->times.push_back(1h);
   CHECK(f.read() == "24");
-  CHECK(about(f.took, 50ms));
+  CHECK(f.took >= 50ms);  // after twice its patience, which has become longer
+  CHECK(f.took < 65ms);
 }
 
 TEST_CASE("while the store asks for fewer requests there are no second ones") {
@@ -265,7 +266,7 @@ TEST_CASE("a part fails when both requests have; before that, the other one coun
   f.store->times.push_back(35ms);
   f.store->fails.push_back(true);
   f.store->fails.push_back(true);  // both
-  CHECK(f.read() == "read 26");    // which failed first
+  CHECK(f.read() == "read 25");    // which failed first
 }
 
 TEST_CASE("a part that fails when its second request comes is there") {

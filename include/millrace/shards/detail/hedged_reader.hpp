@@ -46,7 +46,7 @@ class part_times {
  private:
   struct times {
     double usual = 0;  // half of them take longer, in ns
-    double late = 0;   // few take so many times as long as that
+    double late = 2;   // few take so many times as long as that; at least 2
     std::size_t count = 0;
   };
   /// Of parts of similar size: within a factor of two. Of the shortest ones the first byte is nearly all.

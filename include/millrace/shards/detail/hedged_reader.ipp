@@ -32,7 +32,7 @@ MILLRACE_INLINE part_times::part_times(double extra) : extra_(extra) {
 MILLRACE_INLINE duration part_times::patience(std::size_t length) {
   const std::lock_guard lock(mutex_);
   for (const times* t = &of(length); t != std::end(by_size_); ++t) {  // longer ones take no less
-    if (t->count >= least) return std::max(nanoseconds(std::max(t->late, 2.0) * t->usual), soonest);
+    if (t->count >= least) return std::max(nanoseconds(t->late * t->usual), soonest);
   }
   return duration(0);
 }
@@ -57,11 +57,7 @@ MILLRACE_INLINE void part_times::came(std::size_t length, duration took, duratio
   if (t.count == 1) t.usual = ns;
   const double step = std::max(0.02, 1 / static_cast<double>(t.count));
   t.usual *= ns < t.usual ? 1 / (1 + step) : 1 + step;
-  if (t.count <= least) {
-    t.late = std::max(t.late, ns / t.usual);
-  } else {
-    t.late *= ns > t.late * t.usual ? 1.1 : 1 - 0.1 * extra_ / 2;
-  }
+  t.late = std::max(2.0, t.late * (ns > t.late * t.usual ? 1.1 : 1 - 0.1 * extra_ / 2));
 }
 
 /// The requests for one part, and what has come of them.
