@@ -128,10 +128,17 @@ class pipeline_run {
   /// The next item; nullopt at the end, and once the run was stopped: see outcome(). Drops the current item first,
   /// unless no iterator has shown it yet: then that is the next one. Waits as long as it takes. A second thread that is
   /// in a call, or in a step of a loop, meanwhile gets a usage_error.
-  std::optional<T> next() { return next_within(std::nullopt); }
+  std::optional<T> next() { return next(duration::max()); }
   /// As next(), for `longest` at most: nullopt after that, too, and the run goes on. 0 takes what is there. Where ranks
   /// gather who is asked to stop (see stop()), that takes its own time.
-  std::optional<T> next(duration longest) { return next_within(longest); }
+  std::optional<T> next(duration longest) {
+    const one_thread here(*this);
+    const bool in_hand = current_ && !seen_;
+    std::optional<T> item = in_hand ? std::exchange(current_, std::nullopt) : fetch(longest);
+    if (in_hand) outcome_ = run_outcome::item;
+    show();
+    return item;
+  }
   /// What the latest next(), or step of a loop, came to; before the first `item`. After an error `ended`.
   run_outcome outcome() const noexcept { return outcome_; }
 
@@ -247,16 +254,8 @@ class pipeline_run {
    private:
     std::atomic<bool>* flag_;
   };
-  std::optional<T> next_within(const std::optional<duration>& longest) {
-    const one_thread here(*this);
-    const bool in_hand = current_ && !seen_;
-    std::optional<T> item = in_hand ? std::exchange(current_, std::nullopt) : fetch(longest);
-    if (in_hand) outcome_ = run_outcome::item;
-    show();
-    return item;
-  }
   /// The next item from the loop. Drops the current item first.
-  std::optional<T> fetch(const std::optional<duration>& longest);
+  std::optional<T> fetch(duration longest);
   /// Stops if all ranks do.
   void vote();
   void advance() {
@@ -264,7 +263,7 @@ class pipeline_run {
     move_on();
   }
   void move_on() {
-    current_ = fetch(std::nullopt);
+    current_ = fetch(duration::max());
     seen_ = false;
   }
   bool in_hand() const noexcept { return current_.has_value(); }
@@ -349,7 +348,7 @@ void pipeline_run<T>::leave() noexcept {
 }
 
 template <class T>
-std::optional<T> pipeline_run<T>::fetch(const std::optional<duration>& longest) {
+std::optional<T> pipeline_run<T>::fetch(duration longest) {
   current_.reset();
   if (ended_) return std::nullopt;
   state_->stops.poll(core_->loop(loop_));

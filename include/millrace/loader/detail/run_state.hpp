@@ -309,27 +309,27 @@ class blocking_queue {
   // ---- the thread's side
 
   /// Blocks until there is an item; nullopt at the end, where limit() was reached, and once `longest` has passed, which
-  /// `why` then says. Throws the other side's failure, once. `taken(item, waited)` is called before the other side can
-  /// see that the item was taken.
+  /// `why` then says; duration::max() never does. Throws the other side's failure, once. `taken(item, waited)` is
+  /// called before the other side can see that the item was taken.
   template <class Taken>
-  std::optional<T> pop(Taken&& taken, const std::optional<duration>& longest, run_outcome& why) {
+  std::optional<T> pop(Taken&& taken, duration longest, run_outcome& why) {
     std::unique_lock lock(mutex_);
     const bool waited = items_.empty();
-    constexpr duration ages(1'000'000'000'000'000'000);  // which no clock overflows by
-    const std::int64_t due = longest ? monotonic_ns() + (*longest < ages ? *longest : ages).count() : 0;
-    if (several_ && are_small() && has_to_wait() && (!longest || *longest > most_late)) {
+    const bool for_ever = longest.count() > INT64_MAX / 2;
+    const std::int64_t due = for_ever || longest.count() < 0 ? 0 : monotonic_ns() + longest.count();
+    if (several_ && are_small() && has_to_wait() && longest > most_late) {
       waits_ = waiting::for_several;
       filled_.wait_for(lock, most_late);
     }
     bool late = false;
     while (has_to_wait() && !late) {
       waits_ = waiting::for_one;
-      if (longest) {
+      if (for_ever) {
+        filled_.wait(lock);
+      } else {
         const std::int64_t left = due - monotonic_ns();
         late = left <= 0;
         if (!late) filled_.wait_for(lock, duration(left));
-      } else {
-        filled_.wait(lock);
       }
     }
     waits_ = waiting::no;
