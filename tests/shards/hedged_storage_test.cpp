@@ -9,16 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/storage_set.hpp>
+#include <millrace/testing/store_limits.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/fleet.hpp"
 
 using namespace millrace;
 using namespace std::chrono_literals;
@@ -231,7 +232,7 @@ TEST_CASE("second requests for the parts of a store far away are few, and halve 
   fixture f(retry_options().hedges);
   rng random(7, 0, 0);
   for (int i = 0; i < 30'000; ++i) {
-    f.store->times.push_back(test::fleet_time(test::store_model::latency(random)));
+    f.store->times.push_back(testing::latency_curve().draw(random));
   }
   std::vector<duration> took;
   for (int i = 0; i < 20'000; ++i) {
