@@ -93,7 +93,7 @@ class package:
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.[hi]pp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
         parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
-                 "audio", "json", "dlpack", "s3_server", "parquet", "mpi", "cuda", "nvjpeg")
+                 "audio", "json", "dlpack", "s3_server", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
         others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-4]))}
         others |= {"share/millrace/millrace.cpp", "share/millrace/millrace_parquet.cpp"}

@@ -35,7 +35,7 @@ class steps_options {
   int ranks = 8;
   double rate = 28e6;  ///< bytes in a second that each rank takes while it does not wait
   double step = 0.25;  ///< seconds of a step, without waiting
-  double seconds = 30;
+  double seconds = 30;       ///< of which the first third counts for nothing
   std::size_t prefetch = 2;  ///< steps that a rank has ready
   double hedges = retry_options().hedges;
   fetch_options fetch = {};
@@ -44,7 +44,7 @@ class steps_options {
 class steps_result {
  public:
   std::size_t steps = 0;
-  double lost = 0;   ///< share of the time, after the first step, in which the step waited for a rank
+  double lost = 0;   ///< share of the time in which the step waited for a rank
   double worst = 0;  ///< the longest of these waits, in seconds
   double extra = 0;  ///< requests for parts that had been requested, of all
 };
@@ -82,15 +82,16 @@ inline task<void> read_steps(testing::store_model& model, std::vector<shard> obj
 }
 
 inline task<void> train_steps(std::vector<std::unique_ptr<channel<int>>>& ranks, const steps_options& o,
-                              std::vector<double>& waits) {
+                              std::size_t& steps, std::vector<double>& waits) {
   executor& ex = co_await this_executor();
-  for (;;) {
+  const time_point began = ex.now();
+  for (;; ++steps) {
     const time_point before = ex.now();
     for (const std::unique_ptr<channel<int>>& each : ranks) {
       const std::optional<int> token = co_await each->receive();
       if (!token) co_return;
     }
-    waits.push_back(fleet_seconds(before, ex.now()));
+    if (fleet_seconds(began, before) >= o.seconds / 3) waits.push_back(fleet_seconds(before, ex.now()));
     co_await sleep_for(fleet_time(o.step));
   }
 }
@@ -102,6 +103,7 @@ inline steps_result run_steps(const steps_options& o) {
   testing::store_model model(f.store());
   const std::vector<shard> objects = fleet_objects(model, f, 2 * o.rate * o.seconds);
   std::uint64_t parts = 0;
+  steps_result result;
   std::vector<double> waits;
   std::vector<std::unique_ptr<channel<int>>> ready;
   testing::virtual_loop loop;
@@ -110,18 +112,16 @@ inline steps_result run_steps(const steps_options& o) {
     ready.push_back(std::make_unique<channel<int>>(o.prefetch));
     running.emplace_back(loop, read_steps(model, objects, o, static_cast<std::uint64_t>(i), parts, *ready.back()));
   }
-  running.emplace_back(loop, train_steps(ready, o, waits));
+  running.emplace_back(loop, train_steps(ready, o, result.steps, waits));
   loop.run_for(fleet_time(o.seconds));
   running.clear();
 
-  steps_result result;
   double sum = 0;
-  for (std::size_t i = 1; i < waits.size(); ++i) {
-    sum += waits[i];
-    result.worst = std::max(result.worst, waits[i]);
+  for (const double w : waits) {
+    sum += w;
+    result.worst = std::max(result.worst, w);
   }
-  result.steps = waits.size();
-  result.lost = sum / (sum + o.step * static_cast<double>(std::max<std::size_t>(waits.size(), 2) - 1));
+  result.lost = sum / (sum + o.step * static_cast<double>(std::max<std::size_t>(waits.size(), 1)));
   const auto requests = static_cast<double>(model.counts().requests);
   result.extra = requests / static_cast<double>(std::max<std::uint64_t>(parts, 1)) - 1;
   return result;
