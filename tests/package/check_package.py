@@ -95,7 +95,7 @@ class package:
         parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
                  "audio", "json", "dlpack", "s3_server", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
-        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-4]))}
+        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-5]))}
         others |= {"share/millrace/millrace.cpp", "share/millrace/millrace_parquet.cpp"}
         libraries = {self.o.library} if self.o.library else set()
         others |= {"share/pkgconfig/millrace-compiled.pc"} if libraries else set()
@@ -146,7 +146,7 @@ class package:
         expect(not re.search(r"libcurl|libcrypto|libarchive|libexpat|libturbojpeg", linked), linked)
 
     def case_pkg_config(self):
-        modules = [f"millrace-{c}" for c in self.components if c not in ("parquet", "mpi", "cuda", "nvjpeg")]
+        modules = [f"millrace-{c}" for c in self.components if c not in ("parquet", "mpi", "pmix", "cuda", "nvjpeg")]
         if {"s3", "tar", "jpeg"} <= set(self.components):
             modules.append("millrace")
         found = {"PKG_CONFIG_PATH": str(self.prefix / "share/pkgconfig")}
@@ -290,7 +290,7 @@ class package:
 
     # Newer versions make private what older ones named: libwebpdemux did with libwebp.
     def case_private(self):
-        modules = [f"millrace-{c}" for c in self.components if c not in ("parquet", "mpi", "cuda", "nvjpeg")]
+        modules = [f"millrace-{c}" for c in self.components if c not in ("parquet", "mpi", "pmix", "cuda", "nvjpeg")]
         ours = self.prefix / "share/pkgconfig"
         folder = pathlib.Path(self.o.work, "pkgconfig_private")
         shutil.rmtree(folder, ignore_errors=True)

@@ -561,7 +561,7 @@ BAD = [
     ("cuda-apart", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
     ("cuda-apart", "include/millrace/millrace.hpp", SPDX + "#pragma once\n#include <millrace/cuda/stream.hpp>\n"),
     ("test-kit", "include/millrace/loader/bad.hpp", SPDX + "#pragma once\n#include <millrace/testing/x.hpp>\n"),
-    ("test-kit", "include/millrace/s3/bad.hpp", SPDX + "#pragma once\n#include <millrace/testing/s3_server/x.hpp>\n"),
+    ("test-kit", "include/millrace/train/bad.hpp", SPDX + "#pragma once\n#include <millrace/testing/s3_server/x.hpp>\n"),
     ("floor", "include/millrace/s3/sign/bad.hpp", SPDX + "#pragma once\n#include <millrace/s3/ops/detail/x.hpp>\n"),
     ("confinement", "include/millrace/testing/bad.hpp", SPDX + "#pragma once\n#include <openssl/evp.h>\n"),
     ("bodies", "include/millrace/http/bad.ipp", SPDX + "#pragma once\n"),
