@@ -12,8 +12,7 @@
 //                                           SHAPE: "large": the tars have 1.5 GiB each; "records": SHARDS TFRecord
 //                                           files beside no tars; "small": only small objects; "lossy": 60 ms away
 //   peers_bench trace FILE                  prints the nanoseconds of CPU that an event of a trace costs: as it is
-//   added,
-//                                           and as FILE is written of all of them at a run's end
+//                                           added, and as FILE is written of all of them at a run's end
 //   peers_bench WORK ENDPOINT KEYS          prints "ready", then for each line of standard input does WORK once on
 //                                           KEYS objects and prints items, bytes and milliseconds to the first items
 
