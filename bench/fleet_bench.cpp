@@ -78,7 +78,7 @@ mill::bytes text() {
 /// Shards of one content, of 256 samples of 256 KiB.
 class tars {
  public:
-  static constexpr int shards = 700;
+  static constexpr int shards = 4000;
   static constexpr std::size_t samples = 256;
 
   tars() {
