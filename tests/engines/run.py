@@ -5,8 +5,9 @@
 
 ENGINE: mpi and pmix (mpirun of Open MPI), torchrun, ray, slurm, files (processes that only know their numbers). PROGRAM
 is the training of tests/engines/ for it: training_by_c10d for torchrun and ray; for slurm training_by_files and, after
-it, training_by_pmix, which is taken where srun has PMIx. MILLRACE_ENGINE_PYTHON names a python that has torch (torchrun) or ray and torch (ray), the one of a
-virtual environment for instance; without it that of the system is asked.
+it, training_by_pmix, which is taken where srun has PMIx. MILLRACE_ENGINE_PYTHON names a python that has torch
+(torchrun) or ray and torch (ray), the one of a virtual environment for instance; without it that of the system is
+asked.
 
 Three starts of one training: 3 ranks, of which one is killed; 2 ranks, of which one is asked to stop; 4 ranks, to the
 end. All samples must have come once an epoch. Exit status 77: the engine is not installed.
@@ -59,10 +60,7 @@ class Processes:
         self.program, self.folder = program, folder
 
     def command(self, ranks):
-        one = f"MILLRACE_WORLD_SIZE={ranks} MILLRACE_RANK=$r {self.program} {self.folder} & jobs=\"$jobs $!\""
-        wait = "status=0; for j in $jobs; do wait -n || { s=$?; [ $s -gt $status ] && status=$s; "
-        wait += "[ $s -eq 75 ] || kill -9 $jobs 2>/dev/null; }; done; exit $status"
-        return ["bash", "-c", f"for r in $(seq 0 {ranks - 1}); do {one}; done; {wait}"]
+        return [sys.executable, __file__, "--launch", str(ranks), self.program, self.folder]
 
     def close(self):
         pass
@@ -314,7 +312,26 @@ def train(engine, folder, keys):
     print(f"4 ranks to the end: each of {len(keys)} samples once an epoch")
 
 
+def launch(ranks, program, folder):
+    """Runs that many processes; once one fails, the others are killed. Their highest exit status."""
+    names = [{"MILLRACE_WORLD_SIZE": str(ranks), "MILLRACE_RANK": str(r)} for r in range(ranks)]
+    running = [subprocess.Popen([program, folder], env={**os.environ, **n}) for n in names]
+    left, status = list(running), 0
+    while left:
+        for process in [p for p in left if p.poll() is not None]:
+            left.remove(process)
+            ended = process.returncode if process.returncode >= 0 else 128 - process.returncode
+            status = max(status, ended)
+            if ended not in (0, 75):
+                for other in left:
+                    other.kill()
+        time.sleep(0.02)
+    return status
+
+
 def main():
+    if sys.argv[1:2] == ["--launch"]:
+        sys.exit(launch(int(sys.argv[2]), *sys.argv[3:]))
     if len(sys.argv) < 3 or sys.argv[1] not in ENGINES:
         print(__doc__)
         sys.exit(2)
