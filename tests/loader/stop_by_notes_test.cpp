@@ -13,6 +13,7 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/spawned.hpp>
+#include <millrace/flow/rank_words.hpp>
 #include <millrace/io/sleep.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/testing/virtual_loop.hpp>

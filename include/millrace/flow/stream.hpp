@@ -16,9 +16,10 @@
 #include <millrace/data/epoch_mark.hpp>
 #include <millrace/data/rank.hpp>
 #include <millrace/data/shard.hpp>
-#include <millrace/flow/rank_words.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
+
+class rank_words;
 
 /// In which order a concurrent stage yields its results.
 enum class order {

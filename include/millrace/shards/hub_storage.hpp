@@ -104,9 +104,10 @@ extern template class basic_hub_storage<>;
 
 /// The Hugging Face Hub as a store: `dataset(hugging_face(), "hf://datasets/OWNER/NAME/train/")`,
 /// `shards("hf://datasets/OWNER/NAME/train-{00..99}.tar") | fetch(hugging_face())`.
-std::shared_ptr<const storage> hugging_face(hub_options options = hub_options::from_environment(),
-                                            const http::transport_options& transport = http::transport_options(),
-                                            const retry_options& retries = retry_options());
+MILLRACE_COROUTINE std::shared_ptr<const storage> hugging_face(
+    hub_options options = hub_options::from_environment(),
+    const http::transport_options& transport = http::transport_options(),
+    const retry_options& retries = retry_options());
 
 }  // namespace millrace::inline MILLRACE_ABI
 

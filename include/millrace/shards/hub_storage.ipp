@@ -256,7 +256,7 @@ async_generator<shard> basic_hub_storage<Unused>::list(std::string prefix) const
 template class basic_hub_storage<>;
 #endif
 
-MILLRACE_INLINE std::shared_ptr<const storage> hugging_face(hub_options options,
+MILLRACE_COROUTINE_BODY std::shared_ptr<const storage> hugging_face(hub_options options,
                                                             const http::transport_options& transport,
                                                             const retry_options& retries) {
   return std::make_shared<const hub_storage>(std::move(options), transport, retries);

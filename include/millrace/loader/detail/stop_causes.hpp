@@ -15,10 +15,13 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/run_context.hpp>
 #include <millrace/coro/task.hpp>
-#include <millrace/flow/rank_words.hpp>
 #include <millrace/io/run_on.hpp>
 #include <millrace/loader/run_options.hpp>
 #include <millrace/loop/event_loop.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
+class rank_words;
+}
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -112,15 +115,13 @@ class stop_vote {
       : ranks_(std::move(ranks)), now_(now) {}
 
   const std::shared_ptr<const rank_words>& ranks() const noexcept { return ranks_; }
-  bool by_notes() const noexcept { return ranks_->notes() != nullptr; }
+  MILLRACE_INLINE bool by_notes() const noexcept;
 
   // ---- the thread that takes the items
 
   /// Before the next item is taken, after `taken` of them: whether all stop. `asked`: this rank is to. Waits for the
   /// other ranks while is_held(), or where it gathers.
-  bool over(std::uint64_t taken, bool asked) {
-    return by_notes() ? over_by_notes(taken) : taken >= next_ && gathered(taken, asked);
-  }
+  MILLRACE_INLINE bool over(std::uint64_t taken, bool asked);
 
   // ---- by notes, any thread
 

@@ -25,6 +25,7 @@
 #include <millrace/coro/spawned.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/io/sleep.hpp>
+#include <millrace/flow/rank_words.hpp>
 #include <millrace/loader/detail/stop_causes.hpp>
 #include <millrace/text/text.hpp>
 
@@ -299,6 +300,12 @@ MILLRACE_INLINE bool stop_vote::gathered(std::uint64_t taken, bool asked) {
   last_ = taken;
   next_ = taken + items;
   return stop;
+}
+
+MILLRACE_INLINE bool stop_vote::by_notes() const noexcept { return ranks_->notes() != nullptr; }
+
+MILLRACE_INLINE bool stop_vote::over(std::uint64_t taken, bool asked) {
+  return by_notes() ? over_by_notes(taken) : taken >= next_ && gathered(taken, asked);
 }
 
 MILLRACE_INLINE std::uint64_t stop_vote::hold() {

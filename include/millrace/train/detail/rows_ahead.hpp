@@ -25,7 +25,8 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// the order in which they are wanted. One that a piece waits for is read at once. It holds the rows of `most` slices,
 /// and forgets those that were wanted first.
 ///
-/// For one loop, which it is destroyed on; that ends what it reads. The indexes must outlive it.
+/// For one loop, which it is destroyed on; that ends what it reads. The indexes must outlive it. Members that name its
+/// coroutine are templates: see MILLRACE_COROUTINE.
 class rows_ahead {
  public:
   /// `arrived` is notified when rows have come, and outlives it.
@@ -36,6 +37,7 @@ class rows_ahead {
 
   /// The rows of the slice of a track, in an epoch of data set `set`, that has its sample `number`; null as long as
   /// they have not come. Throws why they cannot be read. They live until let_go(), or until others are wanted.
+  template <class = void>
   const slice_rows* find(std::size_t set, std::uint64_t epoch, const index_set& indexes, const sample_order& order,
                          std::uint64_t track, std::uint64_t number) {
     slice& its = wanted(set, epoch, indexes, order, track, number);
@@ -44,6 +46,7 @@ class rows_ahead {
     return its.done ? &its.rows : nullptr;
   }
   /// Reads them ahead.
+  template <class = void>
   void want(std::size_t set, std::uint64_t epoch, const index_set& indexes, const sample_order& order,
             std::uint64_t track, std::uint64_t number) {
     if (number >= order.track(track).length) return;
@@ -92,9 +95,11 @@ class rows_ahead {
     slices_.push_back(std::move(made));
     return *slices_.back();
   }
+  template <class = void>
   void begin(slice& s) {
     if (!s.reading) s.reading = spawned<void>(here_, read(*this, s));
   }
+  template <class = void>
   void begin_next() {
     std::size_t under_way = 0;
     for (const std::unique_ptr<slice>& s : slices_) under_way += s->reading && !s->done ? 1U : 0U;
@@ -105,6 +110,7 @@ class rows_ahead {
       ++under_way;
     }
   }
+  template <class = void>
   static task<void> read(rows_ahead& self, slice& s) {
     try {
       for (const slice_stretch& part : s.stretches) {
