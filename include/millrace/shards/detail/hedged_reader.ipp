@@ -121,7 +121,10 @@ MILLRACE_COROUTINE_BODY task<storage::part> hedged_reader::read_hedged(bool smal
       ++r.under_way;
       requests[n++] = spawned<void>(here, race::run(r, std::move(asking), since));
     }
-    if (n < std::size(requests)) r.look_after(patience.count() > 0 ? patience - since % patience : part_times::unknown);
+    if (n < std::size(requests)) {
+      // A part that hangs is looked at ever more rarely.
+      r.look_after(std::max(patience.count() > 0 ? patience - since % patience : part_times::unknown, since / 4));
+    }
     co_await r.changed.wait();
   } while (!r.over());
   if (!r.has_come) std::rethrow_exception(r.failure);
