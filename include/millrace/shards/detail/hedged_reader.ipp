@@ -47,7 +47,7 @@ MILLRACE_INLINE bool part_times::take(std::size_t waited) {
 MILLRACE_INLINE void part_times::came(std::size_t length, duration took, duration held) {
   const std::lock_guard lock(mutex_);
   if (held.count() > 0) {  // its time says nothing of others
-    allowed_ = -saved;
+    allowed_ = std::min(allowed_, 0.0);
     return;
   }
   allowed_ = std::min(allowed_ + extra_, saved);
