@@ -48,6 +48,7 @@
 #include <millrace/testing/store_model.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 #include <millrace/train/dataset.hpp>
+#include <millrace/train/epoch_plan.hpp>
 
 #include "bench/common/measure.hpp"
 #include "bench/common/on_threads.hpp"
@@ -201,19 +202,41 @@ void run_lines(cell& c, const mill::bytes& content) {
   });
 }
 
+mill::epochs_options training(int rank, int ranks) {
+  mill::epochs_options o;
+  o.seed = 7;
+  o.epochs = mill::endless;
+  o.batch = 16;
+  o.rank.index = static_cast<std::uint32_t>(rank);
+  o.rank.world_size = static_cast<std::uint32_t>(ranks);
+  return o;
+}
+mill::dataset dataset_of(const tars& data, std::shared_ptr<const mill::storage> client) {
+  return mill::dataset(std::move(client), data.index, {.prefix = "s3://b/train/"});
+}
+
 void run_epochs(cell& c, const tars& data) {
   mill::testing::store_model store(c.options.store());
   data.put(store);
   run(c, store, [&](std::size_t r, std::shared_ptr<const mill::storage> client) {
-    const mill::dataset mine(client, data.index, {.prefix = "s3://b/train/"});
-    mill::epochs_options o;
-    o.seed = 7;
-    o.epochs = mill::endless;
-    o.batch = 16;
-    o.rank.index = static_cast<std::uint32_t>(r);
-    o.rank.world_size = static_cast<std::uint32_t>(c.options.ranks);
-    return mill::epochs(mine, o).generator();
+    const mill::dataset mine = dataset_of(data, std::move(client));
+    return mill::epochs(mine, training(static_cast<int>(r), c.options.ranks)).generator();
   });
+}
+
+/// Beside the requests that came for a stretch of an epoch, those of its plan.
+void print_epoch(const cell& c, const tars& data) {
+  mill::testing::store_model store(c.options.store());
+  data.put(store);
+  const mill::epoch_plan plan =
+      mill::epoch_plan::of_training(dataset_of(data, store.client(0)), training(0, c.options.ranks));
+  const mill::testing::store_counts& n = c.phases[0].got.counts;
+  const double counted_requests =
+      static_cast<double>(plan.bytes) * static_cast<double>(n.requests) / static_cast<double>(n.bytes);
+  std::printf("    %4d ranks %9.0f requests, %.2f dollars; as planned: %llu, %.2f\n", c.options.ranks, counted_requests,
+              counted_requests * dollars_of_request, static_cast<unsigned long long>(plan.requests), plan.cost);
+  const double beside = counted_requests / static_cast<double>(plan.requests);
+  bench::goal_at_least("requests, of the plan's", std::min(beside, 1 / beside), 0.9);
 }
 
 void print(const cell& c) {
@@ -392,11 +415,7 @@ int main(int argc, char** argv) {
   }
   std::printf("An epoch of %.0f GB by epochs()\n", data.gigabytes());
   for (const cell& c : cells) {
-    if (c.pipeline != "epochs") continue;
-    const mill::testing::store_counts& n = c.phases[0].got.counts;
-    const double requests = data.gigabytes() * 1e9 * static_cast<double>(n.requests) / static_cast<double>(n.bytes);
-    std::printf("    %4d ranks %9.0f requests, %.2f dollars\n", c.options.ranks, requests,
-                requests * dollars_of_request);
+    if (c.pipeline == "epochs") print_epoch(c, data);
   }
   std::printf("\nSteps of all ranks\n    %-31s %10s %12s %10s\n", "", "time lost", "longest wait", "req. a GB");
   for (const steps& s : stepped) {
