@@ -7,6 +7,7 @@
 //   example_quickstart [BUCKET]
 //
 // With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, an S3 server inside this program.
+// The bucket is made if there is none. At the end what was written is removed, and the bucket if it is empty then.
 // Built with the CUDA Toolkit it trains on the GPU when there is one; with several GPUs, each process of a machine
 // takes its own.
 
@@ -25,6 +26,8 @@
 namespace mill = millrace;
 
 namespace {
+
+constexpr int train_shards = 12, test_shards = 2;
 
 /// The pipeline of one epoch, into the memory of `target`: a CUDA stream or host_device.
 template <class Target>
@@ -45,14 +48,25 @@ auto epoch_of(const mill::s3::client& s3, const std::string& prefix, std::uint64
   // clang-format on
 }
 
+/// Removes what was written, and the bucket where nothing else is in it.
+void clear(const mill::s3::client& s3, const std::string& bucket) {
+  examples::remove_painted_shards(s3, bucket, "train/", train_shards);
+  examples::remove_painted_shards(s3, bucket, "test/", test_shards);
+  try {
+    mill::block_on(*mill::make_event_loop(), s3.remove_bucket("s3://" + bucket));
+  } catch (const mill::s3::error& e) {
+    std::printf("the bucket %s is left: %s\n", bucket.c_str(), e.what());
+  }
+}
+
 template <class Model>
 int train(const std::string& bucket, Model& model) {
   std::optional<mill::s3_server::background> server;
   const mill::s3::client s3 = examples::connect(server);
   const std::string train = "s3://" + bucket + "/train/";
   const std::string test = "s3://" + bucket + "/test/";
-  examples::write_painted_shards(s3, bucket, "train/", 12, 400, 1);
-  examples::write_painted_shards(s3, bucket, "test/", 2, 300, 2);
+  examples::write_painted_shards(s3, bucket, "train/", train_shards, 400, 1);
+  examples::write_painted_shards(s3, bucket, "test/", test_shards, 300, 2);
 
   mill::runtime rt({.rank = mill::rank_from_environment()});  // keeps connections, memory and threads for all epochs
   const mill::crop::random_resized part{.scale = {0.7, 1}};   // of every image, another one in every epoch
@@ -79,6 +93,7 @@ int train(const std::string& bucket, Model& model) {
   }
   const double accuracy = 100.0 * static_cast<double>(model.take_right()) / static_cast<double>(images);
   std::printf("accuracy on %zu images it has not seen: %.1f%%\n", images, accuracy);
+  clear(s3, bucket);
   return accuracy > 90 ? 0 : 1;
 }
 

@@ -76,13 +76,17 @@ inline std::string painted_shard(int samples, std::uint64_t seed, int shard) {
   return tar;
 }
 
+inline std::string painted_shard_url(const std::string& bucket, const std::string& prefix, int n) {
+  char name[32];
+  std::snprintf(name, sizeof name, "%06d.tar", n);
+  return "s3://" + bucket + "/" + prefix + name;
+}
+
 inline millrace::task<void> upload(millrace::s3::client s3, std::string bucket, std::string prefix, int shards,
                                    int samples, std::uint64_t seed) {
   co_await s3.create_bucket("s3://" + bucket);
   for (int n = 0; n < shards; ++n) {
-    char name[32];
-    std::snprintf(name, sizeof name, "%06d.tar", n);
-    const std::string url = "s3://" + bucket + "/" + prefix + name;
+    const std::string url = painted_shard_url(bucket, prefix, n);
     millrace::bytes tar = millrace::bytes::copy(painted_shard(samples, seed, n));
     co_await s3.put(url, std::move(tar), "application/x-tar");
   }
@@ -95,6 +99,13 @@ inline void write_painted_shards(const millrace::s3::client& s3, const std::stri
   millrace::block_on(*loop, upload(s3, bucket, prefix, shards, samples, seed));
   std::printf("wrote %d shards of %d JPEG images of mixed sizes to s3://%s/%s\n", shards, samples, bucket.c_str(),
               prefix.c_str());
+}
+
+/// Removes what write_painted_shards() wrote.
+inline void remove_painted_shards(const millrace::s3::client& s3, const std::string& bucket, const std::string& prefix,
+                                  int shards) {
+  const auto loop = millrace::make_event_loop();
+  for (int n = 0; n < shards; ++n) millrace::block_on(*loop, s3.remove(painted_shard_url(bucket, prefix, n)));
 }
 
 }  // namespace examples

@@ -180,6 +180,18 @@ mill::task<void> listing_rules(const place& p) {
   const mill::s3::object_info info = co_await p.s3.head(found[0].url);
   expect(found[0].etag == info.etag && !info.etag.empty(), "the ETag of the listing is that of the object");
   co_await p.s3.create_bucket("s3://" + p.bucket);  // ours already
+  try {
+    co_await p.s3.remove_bucket("s3://" + p.bucket);
+    expect(false, "a bucket with objects is not removed");
+  } catch (const mill::s3::error& e) {
+    expect(e.code() == "BucketNotEmpty", "the code of a bucket that is not empty");
+  }
+  const std::string other = "s3://" + p.bucket + "-removed";
+  co_await p.s3.create_bucket(other);
+  co_await p.s3.put(other + "/a", mill::bytes::copy("a"));
+  co_await p.s3.remove(other + "/a");
+  co_await p.s3.remove_bucket(other);
+  co_await p.s3.remove_bucket(other);  // is not there
 }
 
 mill::task<void> ranges(const place& p) {

@@ -56,6 +56,7 @@ std::vector<std::string> try_everything(const s3::client& c, const std::string& 
   attempt([&] { return c.put(object, bytes::copy("body")); });
   attempt([&] { return c.put(object, pieces_of(pattern(2500), 700), small_parts); });
   attempt([&] { return c.create_bucket("s3://b"); });
+  attempt([&] { return c.remove_bucket("s3://b"); });
   try {
     first_of(c, object);
   } catch (const error& e) {
@@ -194,6 +195,25 @@ TEST_CASE("whatever bytes a key or a prefix has reach the store as part of the n
   CHECK_THROWS_AS(block_on(*loop, c.get("s3://b/k", 0, 10, "\"a\"\r\nx-evil: 1", slab_pool(64 * KiB))),
                   configuration_error);
   CHECK_THROWS_AS(block_on(*loop, c.put("s3://b/k", bytes::copy("x"), "text/plain\r\nx-evil: 1")), configuration_error);
+}
+
+TEST_CASE("a bucket is removed if it is empty") {
+  s3_server::background server;
+  const s3::client c = client_of(server);
+  const auto loop = make_event_loop();
+  block_on(*loop, c.create_bucket("s3://other"));
+  block_on(*loop, c.put("s3://other/k", bytes::copy("x")));
+  try {
+    block_on(*loop, c.remove_bucket("s3://other"));
+    FAIL("it had an object");
+  } catch (const s3::error& e) {
+    CHECK(e.code() == "BucketNotEmpty");
+  }
+  CHECK_THROWS_AS(c.remove_bucket("s3://other/k"), configuration_error);
+  block_on(*loop, c.remove("s3://other/k"));
+  block_on(*loop, c.remove_bucket("s3://other"));
+  CHECK(!server.objects().has_bucket("other"));
+  block_on(*loop, c.remove_bucket("s3://other"));
 }
 
 TEST_CASE("what is asked of an object is never asked of its bucket") {

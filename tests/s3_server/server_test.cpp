@@ -155,6 +155,10 @@ TEST_CASE("PUT with its conditions and digests; DELETE; buckets") {
   CHECK(element(version.body, "Code") == "NotImplemented");
   CHECK(element(again.ask("POST /bucket", "", "x").body, "Code") == "NotImplemented");
   CHECK(element(again.ask("GET /bucket?list-type=1").body, "Code") == "NotImplemented");
+  CHECK(element(again.ask("DELETE /bucket").body, "Code") == "BucketNotEmpty");
+  CHECK(again.ask("DELETE /bucket/a%20b").status == 204);
+  CHECK(again.ask("DELETE /bucket").status == 204);
+  CHECK(element(again.ask("DELETE /bucket").body, "Code") == "NoSuchBucket");
 }
 
 TEST_CASE("bodies: chunked, aws-chunked, expected, too large, cut") {

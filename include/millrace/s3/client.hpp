@@ -85,6 +85,8 @@ class client {
   MILLRACE_COROUTINE task<void> remove(std::string_view object) const;
   /// Creates a bucket, `s3://name`; one that is ours already is fine.
   MILLRACE_COROUTINE task<void> create_bucket(std::string_view bucket) const;
+  /// Deletes an empty bucket, `s3://name`; one that is not there is fine. See s3::remove_bucket.
+  MILLRACE_COROUTINE task<void> remove_bucket(std::string_view bucket) const;
 
   const config& configuration() const noexcept;
 

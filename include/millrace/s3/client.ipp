@@ -133,6 +133,16 @@ MILLRACE_COROUTINE_BODY task<void> client::create_bucket(std::string_view bucket
   return s3::create_bucket(session_, url::parse(bucket).bucket());
 }
 
+MILLRACE_COROUTINE_BODY task<void> client::remove_bucket(std::string_view bucket) const {
+  const url u = url::parse(bucket);
+  if (!u.key().empty()) {
+    where at;
+    at.object = bucket;
+    throw configuration_error("the S3 URL names an object, not a bucket: expected s3://bucket", at);
+  }
+  return s3::remove_bucket(session_, u.bucket());
+}
+
 MILLRACE_INLINE url client::object_of(std::string_view text) {
   url u = url::parse(text);
   if (u.key().empty()) {

@@ -243,6 +243,10 @@ MILLRACE_COROUTINE task<std::string> put_object(std::shared_ptr<const session> s
 /// Creates a bucket; one that is ours already is fine.
 MILLRACE_COROUTINE task<void> create_bucket(std::shared_ptr<const session> s, std::string bucket);
 
+/// Deletes an empty bucket; one that is not there is fine. One with objects in it stays: s3::error with the code
+/// BucketNotEmpty.
+MILLRACE_COROUTINE task<void> remove_bucket(std::shared_ptr<const session> s, std::string bucket);
+
 /// Deletes an object; one that is not there is fine, a bucket that is not there is s3::error. Retried as others are.
 ///
 /// In a bucket with versions the object is hidden by a delete marker: the stored versions remain, and can be listed and

@@ -296,6 +296,16 @@ MILLRACE_COROUTINE_BODY task<void> create_bucket(std::shared_ptr<const session> 
   }
 }
 
+MILLRACE_COROUTINE_BODY task<void> remove_bucket(std::shared_ptr<const session> s, std::string bucket) {
+  operation op("DELETE", std::move(bucket), std::string());
+  auto attempt = [&] { return detail::discard_once(*s, op); };
+  try {
+    co_await with_retries<void>(*s, op, attempt);
+  } catch (const error& e) {
+    if (e.code() != "NoSuchBucket") throw;
+  }
+}
+
 MILLRACE_COROUTINE_BODY task<void> remove_object(std::shared_ptr<const session> s, std::string bucket,
                                                   std::string key) {
   operation op("DELETE", std::move(bucket), std::move(key));

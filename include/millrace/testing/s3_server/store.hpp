@@ -178,6 +178,8 @@ class store {
   std::string put_checked(const std::string& bucket, const std::string& key, object o, bool only_new,
                           const std::string* expected);
   std::shared_ptr<const object> get(const std::string& bucket, const std::string& key);
+  /// Refuses a bucket that has objects.
+  void delete_bucket(const std::string& name);
   detail::list_page list(const std::string& bucket, const std::string& prefix, std::string_view delimiter,
                          const detail::list_position& from, std::size_t limit) {
     std::lock_guard lock(mutex_);

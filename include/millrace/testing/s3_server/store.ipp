@@ -220,6 +220,14 @@ MILLRACE_INLINE std::shared_ptr<const object> store::get(const std::string& buck
   return found->second;
 }
 
+MILLRACE_INLINE void store::delete_bucket(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  if (!existing(name).empty()) {
+    throw refusal(409, "BucketNotEmpty", "The bucket you tried to delete is not empty").with("BucketName", name);
+  }
+  buckets_.erase(name);
+}
+
 MILLRACE_INLINE std::string store::start_upload(upload u) {
   std::lock_guard lock(mutex_);
   existing(u.bucket);

@@ -57,6 +57,7 @@ inline std::string write_token(const list_position& at) { return (at.prefix ? 'p
 reply list_objects(store& s, const request& r, const options& o);
 
 reply create_bucket(store& s, const request& r);
+reply delete_bucket(store& s, const request& r);
 
 reply head_bucket(store& s, const request& r, const options& o);
 

@@ -227,6 +227,13 @@ MILLRACE_INLINE reply create_bucket(store& s, const request& r) {
   return answer;
 }
 
+MILLRACE_INLINE reply delete_bucket(store& s, const request& r) {
+  s.delete_bucket(r.bucket);
+  reply answer(204);
+  answer.without_body = true;
+  return answer;
+}
+
 MILLRACE_INLINE reply head_bucket(store& s, const request& r, const options& o) {
   if (!s.has_bucket(r.bucket)) throw refusal(404, "NoSuchBucket", "The specified bucket does not exist");
   reply answer;
@@ -476,6 +483,7 @@ MILLRACE_INLINE reply service::answer(const request& r, const refusal& why, cons
 MILLRACE_INLINE reply service::answer_bucket(const request& r) {
   if (r.method == "HEAD") return head_bucket(store_, r, options_);
   if (r.method == "PUT" && r.query.empty()) return create_bucket(store_, r);
+  if (r.method == "DELETE" && r.query.empty()) return delete_bucket(store_, r);
   if (r.method != "GET") throw not_implemented(r.method + " of a bucket");
   if (r.has("location")) return bucket_location(store_, r, options_);
   if (r.has("uploads")) return list_uploads(store_, r);
