@@ -16,6 +16,10 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 MILLRACE_COROUTINE_BODY task<std::string> presign(std::shared_ptr<const session> s, std::string bucket, std::string key,
                                                   std::string method, std::int64_t seconds) {
   if (key.empty()) throw configuration_error("a presigned URL is for an object: expected s3://bucket/key");
+  if (s->base().encryption_key) {
+    throw configuration_error("a presigned URL cannot carry a customer-provided key (SSE-C): its holder would send it",
+                              where{"s3://" + bucket + "/" + key, std::nullopt, std::string()});
+  }
   executor& ex = co_await this_executor();
   const credentials who = co_await s->provider().get();
   if (s->lacks_region(bucket)) co_await detail::learn_own_region(*s);

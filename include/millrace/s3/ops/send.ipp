@@ -103,6 +103,27 @@ MILLRACE_INLINE std::string payload_line(signer& sign, const operation& op, std:
   return sign.payload_sha256(op.body.view());
 }
 
+/// True for the endpoint of a program on this machine.
+MILLRACE_INLINE bool is_on_this_machine(std::string_view host) noexcept {
+  host = host.substr(0, host.front() == '[' ? host.find(']') + 1 : host.find(':'));
+  return host == "localhost" || host == "[::1]" || (is_ipv4(host) && host.substr(0, 4) == "127.");
+}
+
+/// The fields of a customer-provided key, for all requests about the content of an object.
+MILLRACE_INLINE void add_encryption_key(http::headers& fields, const session& s, const operation& op,
+                                        const endpoint& to) {
+  const customer_key& key = s.base().encryption_key;
+  if (!key || op.key.empty() || op.method == "DELETE") return;
+  if (to.scheme() != "https" && !is_on_this_machine(to.host())) {
+    throw configuration_error("a customer-provided key (SSE-C) is sent over TLS only, and the endpoint http://" +
+                                  to.host() + " has none",
+                              op.at());
+  }
+  fields.add("x-amz-server-side-encryption-customer-algorithm", "AES256");
+  fields.add("x-amz-server-side-encryption-customer-key", std::string(key.base64()));
+  fields.add("x-amz-server-side-encryption-customer-key-MD5", std::string(key.md5()));
+}
+
 MILLRACE_INLINE http::request signed_request(executor& ex, const session& s, const operation& op,
                                              const credentials& who) {
   const endpoint to(s.for_bucket(op.bucket), op.bucket);
@@ -124,6 +145,7 @@ MILLRACE_INLINE http::request signed_request(executor& ex, const session& s, con
   r.fields = op.fields;
   if (op.range) r.fields.add("range", op.range->header_value());
   if (s.base().requester_pays) r.fields.add("x-amz-request-payer", "requester");
+  add_encryption_key(r.fields, s, op, to);
 
   signer& sign = loop_signer::of(ex);
   std::vector<header_field> fields;

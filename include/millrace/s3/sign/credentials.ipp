@@ -3,7 +3,9 @@
 #pragma once
 
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -66,6 +68,25 @@ MILLRACE_INLINE std::string_view credentials::parts::checked(std::string_view te
     }
   }
   return text;
+}
+
+MILLRACE_INLINE customer_key::customer_key(std::string_view key) {
+  if (key.size() != 32) throw configuration_error("a customer-provided key (SSE-C) has 32 bytes");
+  const auto* const data = reinterpret_cast<const unsigned char*>(key.data());
+  unsigned char sum[EVP_MAX_MD_SIZE];
+  unsigned length = 0;
+  if (EVP_Digest(data, key.size(), sum, &length, EVP_md5(), nullptr) != 1) {
+    throw configuration_error("a customer-provided key (SSE-C) is sent with its MD5, which OpenSSL does not compute");
+  }
+  unsigned char base64[48];
+  unsigned char md5[48];
+  const auto text = [](unsigned char* to, const unsigned char* from, std::size_t size) {
+    const int written = EVP_EncodeBlock(to, from, static_cast<int>(size));
+    return std::string_view(reinterpret_cast<const char*>(to), static_cast<std::size_t>(written));
+  };
+  const std::string_view secret = text(base64, data, key.size());
+  texts_ = credentials(text(md5, sum, length), secret);
+  OPENSSL_cleanse(base64, sizeof base64);
 }
 
 MILLRACE_INLINE std::optional<credentials> credentials_from_environment(const environment& variables) {
