@@ -170,16 +170,15 @@ MILLRACE_INLINE std::string unsigned_url(const std::string& url) {
   const std::size_t question = url.find('?');
   if (question == std::string::npos || (!has_scheme(url, "https://") && !has_scheme(url, "http://"))) return url;
   std::string query = "&";  // in lower case
-  for (const char c : std::string_view(url).substr(question + 1)) {
-    query += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  const auto has = [&](std::string_view parameter) { return query.find(parameter) != std::string::npos; };
+  query.append(url, question + 1);
+  for (char& c : query) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   std::string_view own;  // parameters of a signature, beside those whose names begin with x-amz- or x-goog-
-  if (has("&sig=")) {
+  if (query.find("&sig=") != std::string::npos) {
     own = " sig sv ss srt sr sp st se spr sip si skoid sktid skt ske sks skv skdutid saoid suoid sduoid scid sdd ses ";
-  } else if (has("&signature=")) {
+  } else if (query.find("&signature=") != std::string::npos) {
     own = " signature expires awsaccesskeyid googleaccessid key-pair-id policy hash-algorithm ";
-  } else if (!has("&x-amz-signature=") && !has("&x-goog-signature=")) {
+  } else if (query.find("&x-amz-signature=") == std::string::npos &&
+             query.find("&x-goog-signature=") == std::string::npos) {
     return url;
   }
   std::string out = url.substr(0, question);
@@ -187,9 +186,11 @@ MILLRACE_INLINE std::string unsigned_url(const std::string& url) {
   for (std::size_t at = 0; at < query.size();) {
     std::size_t end = query.find('&', at + 1);
     if (end == std::string::npos) end = query.size();
-    const std::string name = query.substr(at + 1, query.find_first_of("&=", at + 1) - at - 1);
-    const bool of_signature = name.substr(0, 6) == "x-amz-" || name.substr(0, 7) == "x-goog-" ||
-                              own.find(' ' + name + ' ') != std::string_view::npos;
+    std::string name = " ";
+    name.append(query, at + 1, query.find_first_of("&=", at + 1) - at - 1);
+    name += ' ';
+    const bool of_signature = name.compare(0, 7, " x-amz-") == 0 || name.compare(0, 8, " x-goog-") == 0 ||
+                              own.find(name) != std::string_view::npos;
     if (!of_signature) {
       out += joint;
       out.append(url, question + 1 + at, end - at - 1);

@@ -45,11 +45,12 @@ MILLRACE_INLINE bool says_something(std::string_view line) noexcept {
 /// The end of a message about the answer `text` to a URL that was signed too long ago, by the codes of S3, Google Cloud
 /// Storage and Azure; else empty.
 MILLRACE_INLINE const char* if_expired(std::string_view text) noexcept {
-  const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
-  if (has("<Message>Request has expired") || has("<Code>ExpiredToken</Code>")) {
+  constexpr std::size_t none = std::string_view::npos;
+  if (text.find("<Message>Request has expired") != none || text.find("<Code>ExpiredToken</Code>") != none) {
     return "; the signature of the URL has expired: it has to be signed anew";
   }
-  if (has("<Code>AuthenticationFailed</Code>") && has("Signature not valid in the specified time frame")) {
+  if (text.find("<Code>AuthenticationFailed</Code>") != none &&
+      text.find("Signature not valid in the specified time frame") != none) {
     return "; the signature of the URL has expired, or does not hold yet: it has to be signed anew";
   }
   return "";

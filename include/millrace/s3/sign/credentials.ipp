@@ -78,14 +78,11 @@ MILLRACE_INLINE customer_key::customer_key(std::string_view key) {
   if (EVP_Digest(data, key.size(), sum, &length, EVP_md5(), nullptr) != 1) {
     throw configuration_error("a customer-provided key (SSE-C) is sent with its MD5, which OpenSSL does not compute");
   }
-  unsigned char base64[48];
+  unsigned char base64[48];  // texts that OpenSSL ends with a NUL
   unsigned char md5[48];
-  const auto text = [](unsigned char* to, const unsigned char* from, std::size_t size) {
-    const int written = EVP_EncodeBlock(to, from, static_cast<int>(size));
-    return std::string_view(reinterpret_cast<const char*>(to), static_cast<std::size_t>(written));
-  };
-  const std::string_view secret = text(base64, data, key.size());
-  texts_ = credentials(text(md5, sum, length), secret);
+  EVP_EncodeBlock(base64, data, static_cast<int>(key.size()));
+  EVP_EncodeBlock(md5, sum, static_cast<int>(length));
+  texts_ = credentials(reinterpret_cast<const char*>(md5), reinterpret_cast<const char*>(base64));
   OPENSSL_cleanse(base64, sizeof base64);
 }
 
