@@ -168,6 +168,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/s3/config/endpoint.ipp>
 #include <millrace/s3/config/profile_file.ipp>
 #include <millrace/s3/config/settings.ipp>
+#include <millrace/s3/ops/bucket_session.ipp>
 #include <millrace/s3/ops/get_object.ipp>
 #include <millrace/s3/ops/list_objects.ipp>
 #include <millrace/s3/ops/object_checksum.ipp>

@@ -5,6 +5,7 @@
 #include "tests/support/catch.hpp"
 
 using millrace::detail::shown_url;
+using millrace::detail::unsigned_url;
 using millrace::detail::without_secrets;
 
 TEST_CASE("URLs are shown without user information, query and fragment") {
@@ -54,4 +55,18 @@ TEST_CASE("names of objects in S3 and of files are shown whole") {
   }
   CHECK(shown_url("https://user:pass@host/a?X-Amz-Signature=0123") == "https://host/a");
   CHECK(shown_url("mem://user:pass@a?b") == "mem://a");
+}
+
+TEST_CASE("what outlives a run names objects without the signatures of their URLs") {
+  CHECK(unsigned_url("https://h/k?X-Amz-Date=1&versionId=2&X-Amz-Signature=3&x-amz-checksum-mode=4&x-id=5") ==
+        "https://h/k?versionId=2&x-id=5");
+  CHECK(unsigned_url("https://h/k?X-Goog-Signature=1&generation=2") == "https://h/k?generation=2");
+  CHECK(unsigned_url("HTTPS://h/k?snapshot=S%3D&sv=1&sr=b&sp=r&se=2&sig=3") == "HTTPS://h/k?snapshot=S%3D");
+  CHECK(unsigned_url("https://h/k?sig=3") == "https://h/k");
+  CHECK(unsigned_url("https://h/k?f=A+b&f=&&Expires=1&Signature=2&Key-Pair-Id=3&st=4") == "https://h/k?f=A+b&f=&&st=4");
+  CHECK(unsigned_url("https://h/k?AWSAccessKeyId=1&Signature=2&Expires=3") == "https://h/k");
+  for (const char* as_it_is : {"https://h/k", "https://h/k?", "https://h/k?expires=1&st=2&design=3&x-amz-date=4", "",
+                               "s3://b/k?sig=1", "/data/k?sig=1", "https://h/k?asig=1&Signature"}) {
+    CHECK(unsigned_url(as_it_is) == as_it_is);
+  }
 }

@@ -83,3 +83,11 @@ TEST_CASE("an item draws by the seed and the epoch of its shard, the shard's URL
   CHECK(first == 0x57e767a633a82376u);  // part of the contract
   CHECK_THROWS_AS(origin().random(1), usage_error);
 }
+
+TEST_CASE("an item of a URL that is signed anew draws the same") {
+  const auto drawn = [](const char* url) { return origin(std::make_shared<const shard>(url), 0, 4).random(1).next(); };
+  CHECK(drawn("https://h/7.tar?X-Amz-Date=1&X-Amz-Signature=2") == drawn("https://h/7.tar?X-Amz-Signature=3"));
+  CHECK(drawn("https://h/7.tar?sv=1&sig=2") == drawn("https://h/7.tar"));
+  CHECK(drawn("https://h/get?id=1&sig=2") != drawn("https://h/get?id=2&sig=2"));
+  CHECK(drawn("s3://b/7.tar?sig=1") != drawn("s3://b/7.tar?sig=2"));  // it is part of the name
+}

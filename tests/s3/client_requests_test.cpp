@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
@@ -97,6 +98,58 @@ TEST_CASE("every request to a bucket whose readers pay says so, under its signat
     }
     const std::string url = presigned(c, "s3://b/k", 60);
     CHECK((url.find("x-amz-request-payer=requester&") != std::string::npos) == pays);
+  }
+}
+
+// AWS's guide: "Using server-side encryption with customer-provided keys (SSE-C)".
+TEST_CASE("objects are stored and read with the program's own key, which nothing shows") {
+  const std::string raw = "0123456789abcdef0123456789ABCDEF";
+  const std::string base64 = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlBQkNERUY=";
+  for (const std::string& bad : {std::string(), raw.substr(1), raw + "x"}) {
+    CHECK_THROWS_WITH(s3::customer_key(bad), "a customer-provided key (SSE-C) has 32 bytes");
+  }
+  const std::string name = "x-amz-server-side-encryption-customer-key: ";
+  const scripted_server server([&](const std::string& head) {
+    const std::size_t at = head.find(name);
+    const std::string echo = "<html>debug: " + (at == std::string::npos ? "" : head.substr(at, 90)) + "</html>";
+    return scripted_answer{"HTTP/1.1 403 Forbidden\r\nContent-Length: " + std::to_string(echo.size()) +
+                               "\r\nConnection: close\r\n\r\n" + echo,
+                           scripted_answer::then::fin};
+  });
+  const auto client_at = [&](const std::string& endpoint) {
+    s3::config_options o;
+    o.endpoint = endpoint;
+    s3::config c(o);
+    c.encryption_key = s3::customer_key(raw);
+    return s3::client(std::move(c), s3::credentials("key", "secret"));
+  };
+  std::vector<std::string> messages = try_everything(client_at(server.url("")), "s3://b/k");
+  std::size_t of_objects = 0;
+  for (const std::string& head : server.requests()) {
+    INFO(head.substr(0, head.find('\r')));
+    const bool of_object = head.find(" /b/k") != std::string::npos;
+    of_objects += of_object ? 1 : 0;
+    for (const std::string& field : {std::string("algorithm: AES256"), "key: " + base64,
+                                     std::string("key-MD5: V5euSAsQOO0sIBHETfEa4w==")}) {
+      const std::string sent = "\r\nx-amz-server-side-encryption-customer-" + field + "\r\n";
+      CHECK((head.find(sent) != std::string::npos) == of_object);
+    }
+    CHECK((head.find(";x-amz-server-side-encryption-customer-key;") != std::string::npos) == of_object);
+  }
+  CHECK(of_objects >= 5);
+  // No TLS, and another machine.
+  for (const char* far : {"http://store.example:9000", "http://1270.0.0.1", "http://127.evil.example"}) {
+    const s3::client c = client_at(far);
+    const auto loop = make_event_loop();
+    CHECK_THROWS_WITH(block_on(*loop, c.get("s3://b/k", 0, 1, "", slab_pool(64 * KiB))),
+                      Catch::Matchers::Contains("sent over TLS only"));
+    for (std::string& m : try_everything(c, "s3://b/k")) messages.push_back(std::move(m));
+    CHECK_THROWS_WITH(presigned(c, "s3://b/k", 60), Catch::Matchers::Contains("cannot carry a customer-provided key"));
+  }
+  CHECK(messages.size() > 20);
+  for (const std::string& m : messages) {
+    CHECK(m.find(raw) == std::string::npos);
+    CHECK(m.find(base64) == std::string::npos);
   }
 }
 

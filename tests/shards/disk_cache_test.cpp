@@ -956,6 +956,25 @@ TEST_CASE("what is said of a cache's folder has no passwords and no signatures",
   CHECK(detail::cached_name("s3://b", "s3://b/train/") == "s3://b/train/");
 }
 
+TEST_CASE("an object whose URL is signed anew comes from the disk, which has no signature", "[disk_cache]") {
+  loop_of_test loop;
+  const folder in;
+  const auto store = std::make_shared<memory_store>();
+  const auto cache = cached(store, in);
+  for (const std::string signature : {"FIRST", "SECOND"}) {
+    for (const std::string version : {"1", "2"}) {
+      const std::string url = "https://h/0.tar?versionId=" + version + "&X-Amz-Date=now&X-Amz-Signature=" + signature;
+      store->objects[url] = random_text(version == "1" ? 1 : 2, MiB);
+      read(loop, *cache, *store, url, 0, MiB);
+    }
+    CHECK(store->reads == 2);
+  }
+  std::ifstream headers(in.path + "/headers", std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(headers), {});
+  CHECK(text.find("https://h/0.tar?versionId=2") != std::string::npos);
+  for (const char* secret : {"FIRST", "SECOND", "X-Amz"}) CHECK(text.find(secret) == std::string::npos);
+}
+
 TEST_CASE("on a loop without files nothing is cached", "[disk_cache]") {
   testing::virtual_loop loop;
   const folder in;

@@ -379,6 +379,60 @@ TEST_CASE("a presigned URL is a source, whatever bytes its key has", "[http_stor
   }
 }
 
+TEST_CASE("signed URLs are sent byte for byte", "[http_storage]") {
+  const std::string paths[] = {
+      // Azure's SAS, Google's V4, S3's and CloudFront's: encoded as each of them likes.
+      "/c/a%20b%2Fc+d.tar?sv=2022-11-02&ss=b&se=2026-12-01T00%3A00%3A00Z&sp=r&sig=a%2Bb%2fc%3D",
+      "/b/a//./../b.tar?X-Goog-Algorithm=GOOG4-RSA-SHA256&X-Goog-Credential=me%40p.iam%2F20261129&X-Goog-Signature=5ab",
+      "/b/k?response-content-type=a+b%20c&X-Amz-Credential=A%2F20261129&X-Amz-Signature=5ab&versionId=x=y==",
+      "/k?&&Expires=1&Policy=a~b_c-&Signature=a~b/c+d=&Key-Pair-Id=K&=&",
+  };
+  for (const std::string& path : paths) {
+    test::scripted_server server({scripted_answer{"HTTP/1.1 206 Partial\r\nContent-Length: 3\r\n"
+                                                  "Content-Range: bytes 0-2/3\r\n\r\nabc",
+                                                  then::keep}});
+    CHECK(web().read_from(server.url(path), 0, 3) == "abc");
+    CHECK_THAT(server.requests().at(0), Catch::Matchers::StartsWith("GET " + path + " HTTP/1.1\r\n"));
+  }
+}
+
+TEST_CASE("a URL that was signed too long ago is an error that says so, by each store's code", "[http_storage]") {
+  struct refused {
+    int status;
+    std::string body;
+    const char* says;
+  };
+  const std::string xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>";
+  const refused answers[] = {
+      {403, xml + "AccessDenied</Code><Message>Request has expired</Message><X-Amz-Expires>60</X-Amz-Expires></Error>",
+       "; the signature of the URL has expired: it has to be signed anew"},
+      {400, xml + "ExpiredToken</Code><Message>The provided token has expired.</Message></Error>",
+       "; the signature of the URL has expired: it has to be signed anew"},
+      {400, xml + "ExpiredToken</Code><Message>Invalid argument.</Message><Details>The provided token has expired. "
+                  "Request signature expired at: 2026-11-28T00:00:00+00:00</Details></Error>",
+       "; the signature of the URL has expired: it has to be signed anew"},
+      {403, xml + "AuthenticationFailed</Code><Message>Server failed to authenticate the request. Make sure the value "
+                  "of Authorization header is formed correctly including the signature.\nRequestId:1\nTime:2026-11-29"
+                  "</Message><AuthenticationErrorDetail>Signature not valid in the specified time frame: Start [a] - "
+                  "Expiry [b] - Current [c]</AuthenticationErrorDetail></Error>",
+       "; the signature of the URL has expired, or does not hold yet: it has to be signed anew"},
+      {403, xml + "AuthenticationFailed</Code><Message>Server failed to authenticate.</Message></Error>", ""},
+      {403, xml + "AccessDenied</Code><Message>Access Denied</Message></Error>", ""},
+  };
+  for (const refused& r : answers) {
+    test::scripted_server server({scripted_answer{"HTTP/1.1 " + std::to_string(r.status) + " No\r\nContent-Length: " +
+                                                      std::to_string(r.body.size()) + "\r\n\r\n" + r.body,
+                                                  then::keep}});
+    const std::string said = web().read_from(server.url("/b/k?se=1&sig=5ec%2Bret&X-Amz-Signature=5ecret"), 0, 3);
+    CHECK_THAT(said, Catch::Matchers::StartsWith(server.url("/b/k") + " at byte 0: the server answered " +
+                                                 std::to_string(r.status) + ": ") &&
+                         !Contains("5ec"));
+    if (*r.says != '\0') CHECK_THAT(said, Catch::Matchers::EndsWith(r.says));
+    if (*r.says == '\0') CHECK_THAT(said, !Contains("signed anew"));
+    CHECK(server.requests().size() == 1);
+  }
+}
+
 namespace {
 
 /// The 206 that has bytes `first` to `last` of thirty.

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/environment.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/flow/combine.hpp>
@@ -26,6 +27,9 @@
 #include <millrace/http/authorities.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/records/lines.hpp>
+#include <millrace/s3/auth/default_credentials.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/s3/config/config.hpp>
 #include <millrace/shards/disk_cache.hpp>
 #include <millrace/shards/fetch.hpp>
 #include <millrace/shards/file_storage.hpp>
@@ -47,6 +51,14 @@
 namespace mill = millrace;
 
 namespace {
+
+// begin sse_c
+mill::s3::client with_own_key(const std::string& key_of_32_bytes) {
+  mill::s3::config c = mill::s3::config::from_environment(mill::process_environment());
+  c.encryption_key = mill::s3::customer_key(key_of_32_bytes);
+  return mill::s3::client(c, mill::s3::default_credentials());
+}
+// end sse_c
 
 // begin token
 std::string token() {  // what holds now: another program renews the file
@@ -169,6 +181,11 @@ std::vector<std::string> texts(mill::stream<mill::line_batch> lines) {
 }
 
 }  // namespace
+
+TEST_CASE("guide: a key that the store does not keep") {
+  CHECK(with_own_key(std::string(32, 'k')).configuration().encryption_key);
+  CHECK_THROWS_AS(with_own_key("short"), mill::configuration_error);
+}
 
 TEST_CASE("guide: a web server that wants a token") {
   CHECK(token().empty());

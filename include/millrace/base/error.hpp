@@ -262,6 +262,11 @@ std::string without_secrets(const std::string& url);
 /// `#` and `@` are parts of names there.
 std::string shown_url(const std::string& url);
 
+/// An http or https URL without the signature in its query (S3, Google Cloud Storage, CloudFront, Azure's SAS), which
+/// is another one when the URL is signed anew: it names the object in what outlives a run. Other URLs and parameters
+/// stay as they are: it is not fit for messages.
+std::string unsigned_url(const std::string& url);
+
 }  // namespace millrace::detail
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)

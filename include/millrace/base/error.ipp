@@ -166,6 +166,41 @@ MILLRACE_INLINE bool has_scheme(const std::string& url, std::string_view scheme)
   return true;
 }
 
+MILLRACE_INLINE std::string unsigned_url(const std::string& url) {
+  const std::size_t question = url.find('?');
+  if (question == std::string::npos || (!has_scheme(url, "https://") && !has_scheme(url, "http://"))) return url;
+  std::string query = "&";  // in lower case
+  query.append(url, question + 1);
+  for (char& c : query) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  std::string_view own;  // parameters of a signature, beside those whose names begin with x-amz- or x-goog-
+  if (query.find("&sig=") != std::string::npos) {
+    own = " sig sv ss srt sr sp st se spr sip si skoid sktid skt ske sks skv skdutid saoid suoid sduoid scid sdd ses ";
+  } else if (query.find("&signature=") != std::string::npos) {
+    own = " signature expires awsaccesskeyid googleaccessid key-pair-id policy hash-algorithm ";
+  } else if (query.find("&x-amz-signature=") == std::string::npos &&
+             query.find("&x-goog-signature=") == std::string::npos) {
+    return url;
+  }
+  std::string out = url.substr(0, question);
+  char joint = '?';
+  for (std::size_t at = 0; at < query.size();) {
+    std::size_t end = query.find('&', at + 1);
+    if (end == std::string::npos) end = query.size();
+    std::string name = " ";
+    name.append(query, at + 1, query.find_first_of("&=", at + 1) - at - 1);
+    name += ' ';
+    const bool of_signature = name.compare(0, 7, " x-amz-") == 0 || name.compare(0, 8, " x-goog-") == 0 ||
+                              own.find(name) != std::string_view::npos;
+    if (!of_signature) {
+      out += joint;
+      out.append(url, question + 1 + at, end - at - 1);
+      joint = '&';
+    }
+    at = end;
+  }
+  return out;
+}
+
 MILLRACE_INLINE std::string shown_url(const std::string& url) {
   const bool name = url.find("://") == std::string::npos || has_scheme(url, "s3://") ||
                     has_scheme(url, "file://");

@@ -122,7 +122,7 @@ MILLRACE_INLINE bool file_lock_taken(int fd, std::uint64_t byte) noexcept {
 MILLRACE_INLINE std::string cached_name(const std::string& endpoint, std::string_view url) {
   const bool says_it =
       url.substr(0, endpoint.size()) == endpoint || url.substr(0, 7) == "http://" || url.substr(0, 8) == "https://";
-  return says_it ? std::string(url) : endpoint + '\n' + std::string(url);
+  return says_it ? unsigned_url(std::string(url)) : endpoint + '\n' + std::string(url);
 }
 
 MILLRACE_INLINE std::string shown_name(std::string_view name) {

@@ -85,10 +85,12 @@ class origin {
   }
 
   /// The item's random numbers for one purpose (a number that the caller chooses): the same wherever and whenever the
-  /// item is read with this seed in this epoch. The shard is identified by its URL. Throws usage_error without a shard.
+  /// item is read with this seed in this epoch. The shard is identified by its URL, without the signature in it. Throws
+  /// usage_error without a shard.
   sample_rng random(std::uint64_t purpose) const {
     if (from == nullptr) detail::misused("an item that was not read from a shard has no random numbers of its own");
-    const std::uint64_t shard = detail::text_hash(from->url);
+    const bool query = from->url.find('?') != std::string::npos;
+    const std::uint64_t shard = detail::text_hash(query ? detail::unsigned_url(from->url) : from->url);
     return sample_rng(from->seed, from->epoch, copy == 0 ? shard : detail::key_of(shard, copy, 0), ordinal, purpose);
   }
 

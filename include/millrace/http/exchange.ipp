@@ -42,6 +42,20 @@ MILLRACE_INLINE bool says_something(std::string_view line) noexcept {
   return false;
 }
 
+/// The end of a message about the answer `text` to a URL that was signed too long ago, by the codes of S3, Google Cloud
+/// Storage and Azure; else empty.
+MILLRACE_INLINE const char* if_expired(std::string_view text) noexcept {
+  constexpr std::size_t none = std::string_view::npos;
+  if (text.find("<Message>Request has expired") != none || text.find("<Code>ExpiredToken</Code>") != none) {
+    return "; the signature of the URL has expired: it has to be signed anew";
+  }
+  if (text.find("<Code>AuthenticationFailed</Code>") != none &&
+      text.find("Signature not valid in the specified time frame") != none) {
+    return "; the signature of the URL has expired, or does not hold yet: it has to be signed anew";
+  }
+  return "";
+}
+
 /// Overwrites `line` from `begin` up to `end` with dots; gives where they end.
 MILLRACE_INLINE std::size_t mask(std::string& line, std::size_t begin, std::size_t end) {
   end = std::min(end, line.size());
@@ -57,7 +71,8 @@ MILLRACE_INLINE void mask_secrets(std::string& line, const request& asked) {
     for (std::size_t at; (at = line.find(secret)) != std::string::npos;) mask(line, at, at + secret.size());
   };
   for (const auto& [name, value] : asked.fields) {
-    for (const char* secret : {"authorization", "x-amz-security-token", "cookie"}) {
+    for (const char* secret : {"authorization", "x-amz-security-token", "cookie", "x-amz-s3session-token",
+                               "x-amz-server-side-encryption-customer-key"}) {
       if (text::equal_ignoring_case(name, secret)) mask_all(value);
     }
   }
@@ -141,7 +156,9 @@ MILLRACE_COROUTINE_BODY task<std::string> first_words(exchange& x) {
     }
   } catch (const error&) {  // the part received is enough
   }
-  co_return first_words(text, x.asked());
+  std::string words = first_words(text, x.asked());
+  words += detail::if_expired(text);
+  co_return words;
 }
 
 MILLRACE_INLINE std::string first_words(std::string_view body, const request& asked) {

@@ -15,11 +15,11 @@
 namespace millrace::inline MILLRACE_ABI::s3 {
 
 /// A URL that allows one `method` (GET, HEAD, PUT, DELETE) on one object for `seconds` (1 to 604800) from now, with the
-/// rights of our credentials; with temporary ones, no longer than they last. Its holder sends it unchanged, with no
-/// header but Host and those that HTTP needs. It is a secret: never log it.
+/// rights of our credentials; with temporary ones, no longer than they last: in a directory bucket 5 minutes. Its
+/// holder sends it unchanged, with no header but Host and those that HTTP needs. It is a secret: never log it.
 ///
-/// Throws configuration_error for a time that is out of bounds, for anonymous credentials and when `key` is empty;
-/// nothing is sent but requests for credentials and region.
+/// Throws configuration_error for a time that is out of bounds, for anonymous credentials, for a client with a
+/// config::encryption_key and when `key` is empty; nothing is sent but requests for credentials and region.
 MILLRACE_COROUTINE task<std::string> presign(std::shared_ptr<const session> s, std::string bucket, std::string key,
                                              std::string method, std::int64_t seconds);
 

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <ctime>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,9 +25,16 @@ namespace millrace::inline MILLRACE_ABI::s3 {
 class session {
  public:
   session(config c, std::shared_ptr<credentials_provider> provider, http::transport_options transport);
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+  ~session();
 
   const config& base() const noexcept { return config_; }
   credentials_provider& provider() const noexcept { return *provider_; }
+  const std::shared_ptr<credentials_provider>& shared_provider() const noexcept { return provider_; }
+  /// The sessions with a directory bucket, which stay as long as this. Keeps `made` where there are none yet; null if
+  /// that is null, too.
+  credentials_provider* bucket_sessions(const std::string& bucket, std::shared_ptr<credentials_provider> made) const;
   const std::shared_ptr<const http::transport_options>& transport() const noexcept { return transport_; }
 
   /// How requests are tried again, and the tokens that they share.
@@ -68,6 +74,16 @@ class session {
   }
 
  private:
+  struct bucket_facts {
+    std::string bucket;
+    std::string region;  // empty: not learnt
+    std::shared_ptr<credentials_provider> sessions;
+    bucket_facts* next;
+  };
+  /// Null while nothing is known of the bucket.
+  bucket_facts* find(const std::string& bucket) const noexcept;
+  bucket_facts& facts_of(const std::string& bucket) const;
+
   const config config_;
   const std::shared_ptr<credentials_provider> provider_;
   const std::shared_ptr<const http::transport_options> transport_;
@@ -76,7 +92,7 @@ class session {
   mutable std::atomic<std::uint64_t> jitter_count_{0};
   mutable retry_quota quota_;
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::string, std::less<>> regions_;  // by bucket
+  mutable bucket_facts* buckets_ = nullptr;  // a few; a map of another type costs every compilation 2 MB
   mutable std::string own_region_;
   mutable std::atomic<std::int64_t> skew_{0};
   mutable std::atomic<crc_kind> expected_crc_{crc_kind::none};

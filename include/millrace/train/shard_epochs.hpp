@@ -73,7 +73,7 @@ async_generator<Shard> deal_shards(async_generator<Shard> list, shard_epochs_opt
   if (equal != nullptr) {
     hasher128 digest;
     for (const Shard& s : all) {
-      digest.add(s.url);
+      digest.add(unsigned_url(s.url));
       digest.add(s.size.value_or(UINT64_MAX));
     }
     equal->list = digest.value();

@@ -10,6 +10,7 @@
 #include <millrace/base/environment.hpp>
 #include <millrace/base/short_text.hpp>
 #include <millrace/retry/retry_options.hpp>
+#include <millrace/s3/sign/credentials.hpp>
 
 namespace millrace::inline MILLRACE_ABI::s3 {
 
@@ -69,7 +70,10 @@ class config {
                         ///< put_options says otherwise. Without one, and without TLS, their signature covers
                         ///< the SHA-256 of the payload
   retry_options retry;  ///< pauses and costs; its max_attempts does not count
-  bool requester_pays;  ///< every request says that its sender pays: some buckets demand it
+  /// Every request says that its sender pays: some buckets demand it, and directory buckets do not know it.
+  bool requester_pays;
+  /// Objects are stored and read with it; requests are refused that would send it without TLS, but to this machine.
+  customer_key encryption_key;
 };
 
 namespace detail {

@@ -25,6 +25,10 @@ bool is_ipv4(std::string_view text) noexcept;
 /// to match: a wildcard covers one label.
 bool is_virtual_hostable_bucket(std::string_view bucket, bool allow_dots) noexcept;
 
+/// True for the names of directory buckets (S3 Express One Zone) and of their access points: they end in `--x-s3` and
+/// `--xa-s3`.
+bool is_directory_bucket(std::string_view name) noexcept;
+
 /// The parts of a custom endpoint, `http://host:port/prefix`.
 class endpoint_url {
  public:
@@ -90,7 +94,7 @@ class endpoint {
  public:
   /// `bucket` is a name or the ARN of an access point; empty for the service itself. Throws configuration_error for
   /// settings that cannot work together, for a missing or malformed region, and for the kinds of buckets that are not
-  /// supported: directory buckets (S3 Express), Outposts, Object Lambda and multi-region access points.
+  /// supported: Outposts, Object Lambda and multi-region access points.
   endpoint(const config& c, std::string_view bucket);
 
   /// `http` or `https`.
@@ -99,8 +103,8 @@ class endpoint {
   const std::string& host() const noexcept { return host_; }
   /// The region to sign for.
   const std::string& region() const noexcept { return region_; }
-  /// The service to sign for: `s3`.
-  std::string_view service() const noexcept { return "s3"; }
+  /// The service to sign for: `s3`, or `s3express` for a directory bucket.
+  std::string_view service() const noexcept { return service_; }
 
   /// The encoded path of an object, given its raw key; of the bucket for an empty key.
   std::string path(std::string_view key) const;
@@ -109,12 +113,15 @@ class endpoint {
   std::string url(std::string_view key) const;
 
  private:
+  /// The zonal front end of a directory bucket.
+  static std::string zonal_host(const config& c, std::string_view bucket, std::string_view region);
   void use_access_point(const config& c, std::string_view text);
-  static void refuse_unsupported(std::string_view bucket);
   [[noreturn]] static void refuse(std::string why, std::string_view bucket = {});
 
-  /// `s3.us-east-1.amazonaws.com`, `s3-accesspoint-fips.dualstack.eu-west-1.amazonaws.com`.
-  static std::string regional_host(const config& c, std::string_view service, std::string_view region);
+  /// `s3.us-east-1.amazonaws.com`, `s3-accesspoint-fips.dualstack.eu-west-1.amazonaws.com`,
+  /// `s3express-usw2-az1.us-west-2.amazonaws.com`.
+  static std::string regional_host(const config& c, std::string_view service, std::string_view region,
+                                   std::string_view zone = {});
 
   /// Host names are signed in lower case; regions (of S3-alikes, say) keep theirs in the scope.
   void lower_host() noexcept {
@@ -122,6 +129,7 @@ class endpoint {
   }
 
   std::string_view scheme_ = "https";
+  std::string_view service_ = "s3";
   std::string host_;
   std::string region_;
   std::string base_;  // encoded path in front of the key, no slash at its end

@@ -55,6 +55,10 @@ MILLRACE_INLINE bool is_virtual_hostable_bucket(std::string_view bucket, bool al
   return allow_dots ? is_host_labels(bucket) : is_host_label(bucket);
 }
 
+MILLRACE_INLINE bool is_directory_bucket(std::string_view name) noexcept {
+  return name.ends_with("--x-s3") || name.ends_with("--xa-s3");
+}
+
 MILLRACE_INLINE endpoint_url endpoint_url::parse(std::string_view text) {
   endpoint_url out;
   std::string_view rest = text;
@@ -189,15 +193,28 @@ MILLRACE_INLINE void endpoint::refuse(std::string why, std::string_view bucket) 
 }
 
 MILLRACE_INLINE std::string endpoint::regional_host(const config& c, std::string_view service,
-                                                    std::string_view region) {
+                                                    std::string_view region, std::string_view zone) {
   std::string host(service);
   if (c.fips) host += "-fips";
+  if (!zone.empty()) host += '-';
+  host += zone;
   if (c.dual_stack) host += ".dualstack";
   host += '.';
   host += region;
   host += '.';
   host += detail::partition_of(region).dns_suffix;
   return host;
+}
+
+MILLRACE_INLINE std::string endpoint::zonal_host(const config& c, std::string_view bucket, std::string_view region) {
+  std::string_view rest = bucket.substr(0, bucket.rfind("--"));
+  const std::size_t at = rest.rfind("--");
+  const std::string_view zone = at == std::string_view::npos ? std::string_view() : rest.substr(at + 2);
+  if (at == 0 || zone.find('-') == std::string_view::npos) {
+    refuse("a directory bucket is named after its zone: expected NAME--usw2-az1--x-s3", bucket);
+  }
+  if (c.style == addressing::path) refuse("a directory bucket cannot be addressed in the path", bucket);
+  return regional_host(c, "s3express", region, zone);
 }
 
 MILLRACE_INLINE endpoint::endpoint(const config& c, std::string_view bucket) {
@@ -211,7 +228,7 @@ MILLRACE_INLINE endpoint::endpoint(const config& c, std::string_view bucket) {
   if (c.fips && detail::partition_of(region_).name == "aws-cn") {
     refuse("there are no FIPS endpoints in the region " + region_);
   }
-  refuse_unsupported(bucket);
+  if (bucket.ends_with("--op-s3")) refuse("S3 on Outposts is not supported", bucket);
   if (bucket.substr(0, 4) == "arn:") {
     use_access_point(c, bucket);
     return;
@@ -220,6 +237,14 @@ MILLRACE_INLINE endpoint::endpoint(const config& c, std::string_view bucket) {
   // The pseudo region aws-global, and us-east-1 on demand, stand for the one host that has no region in its name.
   const bool global = region_ == "aws-global" || (c.global_us_east_1 && region_ == "us-east-1");
   if (region_ == "aws-global") region_ = "us-east-1";
+
+  const bool directory = detail::is_directory_bucket(bucket);
+  if (directory) {
+    service_ = "s3express";
+    if (!detail::is_virtual_hostable_bucket(bucket, false)) {
+      refuse("the name of a directory bucket may only have lower-case letters, digits and -", bucket);
+    }
+  }
 
   bool address = false;
   std::string port;
@@ -230,6 +255,8 @@ MILLRACE_INLINE endpoint::endpoint(const config& c, std::string_view bucket) {
     port = url.port();
     base_ = url.prefix();
     address = url.is_address();
+  } else if (directory) {
+    host_ = zonal_host(c, bucket, region_);
   } else if (global && !c.fips && !c.dual_stack) {
     host_ = "s3.amazonaws.com";
   } else {
@@ -286,16 +313,6 @@ MILLRACE_INLINE void endpoint::use_access_point(const config& c, std::string_vie
   }
   lower_host();
   region_ = name->region;
-}
-
-MILLRACE_INLINE void endpoint::refuse_unsupported(std::string_view bucket) {
-  const auto ends_with = [&](std::string_view suffix) {
-    return bucket.size() > suffix.size() && bucket.substr(bucket.size() - suffix.size()) == suffix;
-  };
-  if (ends_with("--x-s3") || ends_with("--xa-s3")) {
-    refuse("directory buckets (S3 Express One Zone) are not supported", bucket);
-  }
-  if (ends_with("--op-s3")) refuse("S3 on Outposts is not supported", bucket);
 }
 
 }  // namespace millrace::s3

@@ -46,6 +46,10 @@ std::optional<std::string> split_point(std::string_view prefix, std::string_view
 /// first range are listed again, page after page. One log line reports that. A store whose order is not that of bytes
 /// may still hide keys from ranges: list_options::ranges is 1 for such a store.
 ///
+/// Directory buckets list in no order, know no start-after, and take prefixes that end in a slash alone: of one, the
+/// folder of `prefix` is listed to its end, page after page; the keys that start with the prefix are kept, and given in
+/// the order of their bytes.
+///
 /// In flight: one request for each range, beside the reads of others from the store; listings are not counted in a
 /// host's number of reads. 8 bytes of memory stay for each key. Dropping the generator ends its requests at once.
 /// Throws configuration_error for 0 ranges.

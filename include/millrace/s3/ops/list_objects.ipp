@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -21,6 +22,7 @@
 #include <millrace/coro/tracer.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/s3/config/endpoint.hpp>
 #include <millrace/s3/ops/list_objects.hpp>
 #include <millrace/s3/ops/send.hpp>
 #include <millrace/sync/event.hpp>
@@ -302,7 +304,7 @@ MILLRACE_INLINE void split_listing::take(key_range& r, list_page page) {
   r.token = std::move(page.next_continuation_token);
   r.done = !page.truncated;
   r.page_first.clear();
-  if (!page.common_prefixes.empty()) {
+  if (!page.common_prefixes.empty() && !is_directory_bucket(prefix_.bucket())) {  // there they are of open uploads
     log("leaves out all keys that begin with \"" + page.common_prefixes.front() +
         "\", and maybe others: the store has rolled them up, and was not asked to");
   }
@@ -499,7 +501,14 @@ MILLRACE_COROUTINE_BODY async_generator<shard> list_objects(std::shared_ptr<cons
   bool told = false;
   detail::given_keys given;
   const coroutine_context here = co_await this_context();
-  detail::split_listing pages(std::move(s), prefix, options, most_empty, here);
+  const bool directory = detail::is_directory_bucket(prefix.bucket());
+  std::vector<shard> unordered;
+  url folder = prefix;
+  if (directory) {
+    folder = url(prefix.bucket(), prefix.key().substr(0, prefix.key().rfind('/') + 1));
+    options.ranges = 1;
+  }
+  detail::split_listing pages(std::move(s), std::move(folder), options, most_empty, here);
   for (;;) {
     std::vector<listed_object> page = co_await pages.next();
     if (page.empty()) break;
@@ -517,6 +526,7 @@ MILLRACE_COROUTINE_BODY async_generator<shard> list_objects(std::shared_ptr<cons
                     where{prefix.to_string(), std::nullopt, std::string()});
       }
       if (o.size == 0 && o.key.back() == '/') continue;
+      if (directory && !o.key.starts_with(prefix.key())) continue;
       if (millrace::detail::is_index_beside(prefix.key(), o.key)) {
         const std::string name = millrace::detail::shown_beside(url(prefix.bucket(), std::move(o.key)).to_string());
         const std::string line = "millrace: the listing leaves out an index: " + name;
@@ -527,9 +537,15 @@ MILLRACE_COROUTINE_BODY async_generator<shard> list_objects(std::shared_ptr<cons
       }
       ++found;
       shard item(url(prefix.bucket(), std::move(o.key)).to_string(), o.size, std::move(o.etag));
-      co_yield give(item);
+      if (directory) {
+        unordered.push_back(std::move(item));
+      } else {
+        co_yield give(item);
+      }
     }
   }
+  std::sort(unordered.begin(), unordered.end(), [](const shard& a, const shard& b) { return a.url < b.url; });
+  for (shard& item : unordered) co_yield give(item);
   if (found == 0) {
     throw configuration_error("no object has this prefix", where{prefix.to_string(), std::nullopt, std::string()});
   }

@@ -16,6 +16,7 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
+#include <millrace/s3/config/endpoint.hpp>
 #include <millrace/s3/ops/get_object.hpp>
 #include <millrace/s3/ops/put_object.hpp>
 #include <millrace/s3/ops/send.hpp>
@@ -287,6 +288,11 @@ MILLRACE_COROUTINE_BODY task<std::string> put_object(std::shared_ptr<const sessi
 }
 
 MILLRACE_COROUTINE_BODY task<void> create_bucket(std::shared_ptr<const session> s, std::string bucket) {
+  if (detail::is_directory_bucket(bucket)) {
+    throw configuration_error("a directory bucket is created by the tools of AWS, which know its zone: aws s3api "
+                              "create-bucket",
+                              where{"s3://" + bucket + "/", std::nullopt, std::string()});
+  }
   operation op("PUT", std::move(bucket), std::string());
   auto attempt = [&] { return detail::discard_once(*s, op); };
   try {

@@ -18,6 +18,7 @@
 #include <millrace/http/unconditional_hosts.hpp>
 #include <millrace/retry/retry.hpp>
 #include <millrace/s3/config/endpoint.hpp>
+#include <millrace/s3/ops/bucket_session.hpp>
 #include <millrace/s3/ops/send.hpp>
 #include <millrace/s3/wire/documents.hpp>
 #include <millrace/text/dates.hpp>
@@ -103,6 +104,30 @@ MILLRACE_INLINE std::string payload_line(signer& sign, const operation& op, std:
   return sign.payload_sha256(op.body.view());
 }
 
+/// True for the endpoint of a program on this machine.
+MILLRACE_INLINE bool is_on_this_machine(std::string_view host) noexcept {
+  host = host.substr(0, host.front() == '[' ? host.find(']') + 1 : host.find(':'));
+  return host == "localhost" || host == "[::1]" || (is_ipv4(host) && host.substr(0, 4) == "127.");
+}
+
+/// The fields of a customer-provided key, for all requests about the content of an object.
+MILLRACE_INLINE void add_encryption_key(http::headers& fields, const session& s, const operation& op,
+                                        const endpoint& to) {
+  const customer_key& key = s.base().encryption_key;
+  if (!key || op.key.empty() || op.method == "DELETE") return;
+  if (is_directory_bucket(op.bucket)) {
+    throw configuration_error("directory buckets take no customer-provided keys (SSE-C)", op.at());
+  }
+  if (to.scheme() != "https" && !is_on_this_machine(to.host())) {
+    throw configuration_error("a customer-provided key (SSE-C) is sent over TLS only, and the endpoint http://" +
+                                  to.host() + " has none",
+                              op.at());
+  }
+  fields.add("x-amz-server-side-encryption-customer-algorithm", "AES256");
+  fields.add("x-amz-server-side-encryption-customer-key", std::string(key.base64()));
+  fields.add("x-amz-server-side-encryption-customer-key-MD5", std::string(key.md5()));
+}
+
 MILLRACE_INLINE http::request signed_request(executor& ex, const session& s, const operation& op,
                                              const credentials& who) {
   const endpoint to(s.for_bucket(op.bucket), op.bucket);
@@ -123,7 +148,9 @@ MILLRACE_INLINE http::request signed_request(executor& ex, const session& s, con
   r.elsewhere = op.elsewhere;
   r.fields = op.fields;
   if (op.range) r.fields.add("range", op.range->header_value());
-  if (s.base().requester_pays) r.fields.add("x-amz-request-payer", "requester");
+  const bool directory = is_directory_bucket(op.bucket);  // there the requester never pays
+  if (s.base().requester_pays && !directory) r.fields.add("x-amz-request-payer", "requester");
+  add_encryption_key(r.fields, s, op, to);
 
   signer& sign = loop_signer::of(ex);
   std::vector<header_field> fields;
@@ -138,6 +165,7 @@ MILLRACE_INLINE http::request signed_request(executor& ex, const session& s, con
   q.headers = fields;
   q.region = to.region();
   q.service = to.service();
+  q.bucket_session = directory && op.query != "session";
   q.payload = payload;
   http::headers added;  // the views in `fields` are of r.fields
   for (const header_field& f : sign.sign(q, who, s.now())) added.add(std::string(f.name), std::string(f.value));
@@ -280,7 +308,8 @@ MILLRACE_COROUTINE_BODY task<http::exchange> send(const session& s, const operat
   const std::shared_ptr<millrace::detail::request_gate> gate = detail::gate_of(ex, s, op);
   const millrace::detail::request_gate::turn turn = co_await gate->enter();
   if (when != nullptr) *when = turn;
-  const credentials who = co_await s.provider().get();
+  credentials_provider& provider = detail::credentials_for(s, op);
+  const credentials who = co_await provider.get();
   if (s.lacks_region(op.bucket)) co_await detail::learn_own_region(s);
   http::request r = detail::signed_request(ex, s, op, who);
   http::exchange x(http::engine::of(ex), std::move(r), s.transport(), std::move(body));
@@ -290,10 +319,10 @@ MILLRACE_COROUTINE_BODY task<http::exchange> send(const session& s, const operat
     const retry_class what = classify(refused.status(), refused.code());
     if (head.status == 503 && what == retry_class::transient) x.blame("status 503");
     if (what == retry_class::throttling) detail::note_refusal(ex, s, op, *gate, turn, refused);
-    if (what == retry_class::expired) s.provider().refused(who);
+    if (what == retry_class::expired) provider.refused(who);
     // The answer to a HEAD cannot say that the token has expired; that to a GET would.
     const bool unsaid = op.method == "HEAD" && refused.status() == 400 && refused.code().empty();
-    if (unsaid && !who.session_token().empty() && s.provider().refused(who)) {
+    if (unsaid && !who.session_token().empty() && provider.refused(who)) {
       throw error(400, "ExpiredToken", "the store refused the request without saying why", refused.request_id(),
                   op.at());
     }

@@ -55,6 +55,27 @@ class credentials {
   std::shared_ptr<const parts> parts_;
 };
 
+/// The program's own key that the store encrypts objects with and does not keep (SSE-C): AES-256. Copies share it; its
+/// memory is overwritten when the last copy goes. Nothing prints it.
+class customer_key {
+ public:
+  /// None.
+  customer_key() noexcept = default;
+
+  /// Throws configuration_error unless `key` has 32 bytes; the message does not contain it.
+  explicit customer_key(std::string_view key);
+
+  explicit operator bool() const noexcept { return !texts_.is_anonymous(); }
+
+  /// The values of x-amz-server-side-encryption-customer-key and -key-MD5; empty without a key. The views are valid as
+  /// long as any copy.
+  std::string_view base64() const noexcept { return texts_.secret_access_key(); }
+  std::string_view md5() const noexcept { return texts_.access_key_id(); }
+
+ private:
+  credentials texts_;  // shares and overwrites them: the MD5 is the name of the secret
+};
+
 /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (else the old AWS_SECURITY_TOKEN) and
 /// AWS_CREDENTIAL_EXPIRATION. Nothing when neither half of the key pair is set (blank counts as unset); half a pair or
 /// an expiration that is no date is an error and not a reason to look elsewhere.

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -66,6 +68,22 @@ MILLRACE_INLINE std::string_view credentials::parts::checked(std::string_view te
     }
   }
   return text;
+}
+
+MILLRACE_INLINE customer_key::customer_key(std::string_view key) {
+  if (key.size() != 32) throw configuration_error("a customer-provided key (SSE-C) has 32 bytes");
+  const auto* const data = reinterpret_cast<const unsigned char*>(key.data());
+  unsigned char sum[EVP_MAX_MD_SIZE];
+  unsigned length = 0;
+  if (EVP_Digest(data, key.size(), sum, &length, EVP_md5(), nullptr) != 1) {
+    throw configuration_error("a customer-provided key (SSE-C) is sent with its MD5, which OpenSSL does not compute");
+  }
+  unsigned char base64[48];  // texts that OpenSSL ends with a NUL
+  unsigned char md5[48];
+  EVP_EncodeBlock(base64, data, static_cast<int>(key.size()));
+  EVP_EncodeBlock(md5, sum, static_cast<int>(length));
+  texts_ = credentials(reinterpret_cast<const char*>(md5), reinterpret_cast<const char*>(base64));
+  OPENSSL_cleanse(base64, sizeof base64);
 }
 
 MILLRACE_INLINE std::optional<credentials> credentials_from_environment(const environment& variables) {

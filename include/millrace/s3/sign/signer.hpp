@@ -238,9 +238,10 @@ class signer {
   signer& operator=(signer&&) noexcept = default;
   ~signer();
 
-  /// The headers to add to the request: x-amz-date, x-amz-content-sha256, x-amz-security-token (with a session token)
-  /// and authorization; none at all for anonymous credentials. Valid until the next call and as long as `who` lives.
-  /// `now` is in unix seconds, corrected for a known skew of the clock.
+  /// The headers to add to the request: x-amz-date, x-amz-content-sha256, x-amz-security-token (with a session token;
+  /// x-amz-s3session-token for signing_request::bucket_session) and authorization; none at all for anonymous
+  /// credentials. Valid until the next call and as long as `who` lives. `now` is in unix seconds, corrected for a known
+  /// skew of the clock.
   signed_headers sign(const signing_request& request, const credentials& who, std::int64_t now);
 
   /// The query string of a URL that carries its own signature and is good for `expires_in` seconds (1 to 604800):

@@ -195,7 +195,7 @@ MILLRACE_INLINE void canonical_headers::insert(const entry& e) {
 
 MILLRACE_INLINE bool canonical_headers::is_refused(std::string_view name) noexcept {
   static constexpr std::string_view own[] = {"authorization", "host", "x-amz-content-sha256", "x-amz-date",
-                                             "x-amz-security-token"};
+                                             "x-amz-security-token", "x-amz-s3session-token"};
   for (std::string_view one : own) {
     if (name == one) return true;
   }
@@ -380,8 +380,9 @@ MILLRACE_INLINE signed_headers signer::sign(const signing_request& request, cons
     result.add("x-amz-content-sha256", payload_);
   }
   if (!who.session_token().empty()) {
-    headers_.add("x-amz-security-token", who.session_token());
-    result.add("x-amz-security-token", who.session_token());
+    const std::string_view name = request.bucket_session ? "x-amz-s3session-token" : "x-amz-security-token";
+    headers_.add(name, who.session_token());
+    result.add(name, who.session_token());
   }
   compute(request, who, request.query);
 
@@ -419,7 +420,10 @@ MILLRACE_INLINE std::string signer::presign(const signing_request& request, cons
   text.clear();
   headers_.append_names(text);
   text::append_query_parameter(query, "X-Amz-SignedHeaders", text);
-  if (!who.session_token().empty()) text::append_query_parameter(query, "X-Amz-Security-Token", who.session_token());
+  if (!who.session_token().empty()) {
+    const char* const name = request.bucket_session ? "X-Amz-S3session-Token" : "X-Amz-Security-Token";
+    text::append_query_parameter(query, name, who.session_token());
+  }
   compute(request, who, query);
   query += "&X-Amz-Signature=";
   text::append_hex(query, signature_);

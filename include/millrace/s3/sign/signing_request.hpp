@@ -63,6 +63,8 @@ struct signing_request {
   owned_fields headers = {};
   std::string region;
   std::string service = "s3";
+  /// The session token goes as x-amz-s3session-token: the credentials are of a session with a directory bucket.
+  bool bucket_session = false;
   /// Lower-case hexadecimal SHA-256 of the body, or unsigned_payload.
   std::string payload = std::string(empty_payload_sha256);
 };
