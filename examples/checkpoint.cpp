@@ -1,31 +1,24 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Writes a checkpoint to S3 as it is made, in parts, and reads it back: a tar archive with a member per tensor. Writing
-// and reading hold a few parts in memory.
+// Writes a checkpoint of a model to S3, in safetensors with the loader's state, and reads it back.
 //
 //   example_checkpoint [BUCKET]
 //
 // With AWS_ENDPOINT_URL_S3 (and keys) in the environment that store is used; without, an S3 server inside this program.
 
-#include <cstddef>
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <millrace/base/units.hpp>
 #include <millrace/coro/block_on.hpp>
-#include <millrace/flow/pipe.hpp>
-#include <millrace/loader/run.hpp>
 #include <millrace/loop/make_event_loop.hpp>
-#include <millrace/shards/fetch.hpp>
 #include <millrace/shards/s3_storage.hpp>
-#include <millrace/shards/shards.hpp>
-#include <millrace/shards/untar.hpp>
-#include <millrace/tar/writer.hpp>
+#include <millrace/train/checkpoint.hpp>
 
 #include "examples/common/connect.hpp"
 
@@ -39,54 +32,45 @@ struct tensor {
 };
 using model = std::vector<tensor>;
 
-std::string_view raw(const std::vector<float>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
-}
-
-/// The checkpoint as a stream; yielded pieces may be freed while the next tensor is written.
-mill::async_generator<mill::bytes> checkpoint_of(const model& m) {
-  std::string text;
-  mill::tar::writer archive(text);
-  for (const tensor& t : m) {
-    archive.add(t.name, raw(t.values));
-    mill::bytes written = mill::bytes::copy(text);
-    text.clear();
-    co_yield give(written);
+/// The memory of all tensors, by their names.
+std::vector<mill::tensor_slice> memory_of(model& m) {
+  std::vector<mill::tensor_slice> all;
+  for (tensor& t : m) {
+    const mill::shape dims{static_cast<std::int64_t>(t.values.size())};
+    all.emplace_back(t.name, mill::tensor_view(t.values.data(), mill::dtype::f32, dims));
   }
-  archive.finish();
-  mill::bytes end = mill::bytes::copy(text);
-  co_yield give(end);
+  return all;
 }
 
-model load(const mill::s3::client& s3, const std::string& url) {
+/// Memory for what is stored, filled with it.
+model load(mill::event_loop& loop, const mill::tensor_files& stored) {
   model m;
-  auto members = mill::shards(url) | mill::fetch(s3, {.shards = 1}) | mill::untar();
-  for (const mill::member& found : mill::run(std::move(members))) {
-    const mill::bytes& body = found.entry.body;
-    tensor t{found.entry.name, std::vector<float>(body.size() / sizeof(float))};
-    std::memcpy(t.values.data(), body.data(), t.values.size() * sizeof(float));
-    m.push_back(std::move(t));
-  }
+  for (const mill::stored_tensor& t : stored.tensors()) m.push_back({t.name, std::vector<float>(t.dims.elements())});
+  mill::block_on(loop, stored.load(memory_of(m)));
   return m;
 }
 
 int save_and_load(const std::string& bucket) {
   model m;
   for (int layer = 0; layer < 6; ++layer) {
+    m.push_back({"layer" + std::to_string(layer) + "/bias", std::vector<float>(1024, 1.0f)});
     m.push_back(
         {"layer" + std::to_string(layer) + "/weight", std::vector<float>(1 << 20, 0.25f * static_cast<float>(layer))});
-    m.push_back({"layer" + std::to_string(layer) + "/bias", std::vector<float>(1024, 1.0f)});
   }
   std::optional<mill::s3_server::background> server;
   const mill::s3::client s3 = examples::connect(server);
-  const std::string url = "s3://" + bucket + "/checkpoints/step-001000.tar";
-
   const auto loop = mill::make_event_loop();
   mill::block_on(*loop, s3.create_bucket("s3://" + bucket));
-  const mill::s3::object_info stored = mill::block_on(*loop, s3.put(url, checkpoint_of(m), {.part = 5 * mill::MiB}));
-  std::printf("stored %s: %s\n", url.c_str(), mill::format_bytes(static_cast<double>(stored.size)).c_str());
+  const mill::checkpoints saved(s3, "s3://" + bucket + "/checkpoints/");
+  mill::block_on(*loop, saved.write(1000, memory_of(m)));                   // every rank writes its own
+  mill::block_on(*loop, saved.commit(1000, "the state of the loader", 3));  // then one makes it visible; 3 are kept
+  std::uint64_t bytes = 0;
+  const mill::tensor_files stored = mill::block_on(*loop, saved.open(mill::block_on(*loop, saved.complete()).back()));
+  for (const mill::tensor_files::file& f : stored.files()) bytes += f.object.size.value_or(0);
+  std::printf("stored %s: %s\n", stored.files().front().object.url.c_str(),
+              mill::format_bytes(static_cast<double>(bytes)).c_str());
 
-  const model loaded = load(s3, url);
+  const model loaded = load(*loop, stored);
   bool equal = loaded.size() == m.size();
   for (std::size_t i = 0; equal && i < m.size(); ++i) {
     equal = loaded[i].name == m[i].name && loaded[i].values == m[i].values;

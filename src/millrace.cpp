@@ -50,6 +50,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/formats/mds.ipp>
 #include <millrace/formats/object_samples.ipp>
 #include <millrace/formats/recordio_shards.ipp>
+#include <millrace/formats/safetensors.ipp>
 #include <millrace/formats/shard_format.ipp>
 #include <millrace/formats/tar_shards.ipp>
 #include <millrace/formats/tfrecord_shards.ipp>
@@ -119,6 +120,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/text/json_leaves.ipp>
 #include <millrace/text/json_scan.ipp>
 #include <millrace/text/text.ipp>
+#include <millrace/train/checkpoint.ipp>
 #include <millrace/train/dataset.ipp>
 #include <millrace/train/detail/agreement.ipp>
 #include <millrace/train/detail/epoch_losses.ipp>

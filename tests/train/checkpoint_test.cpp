@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#include <millrace/train/checkpoint.hpp>
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <millrace/coro/block_on.hpp>
+#include <millrace/index/detail/little_endian.hpp>
+#include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/shards/file_storage.hpp>
+#include <millrace/shards/s3_storage.hpp>
+
+#include "test_data_default.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/failure_of.hpp"
+#include "tests/support/memory_storage.hpp"
+#include "tests/support/s3_server.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+using namespace millrace;
+using namespace millrace::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::vector<float> counted(std::size_t n, float from = 0) {
+  std::vector<float> v(n);
+  for (std::size_t i = 0; i < n; ++i) v[i] = from + static_cast<float>(i);
+  return v;
+}
+tensor_view view(std::vector<float>& v, const shape& dims) { return tensor_view(v.data(), dtype::f32, dims); }
+
+/// What reading a file with this header, and so much data, says.
+std::string refusal(const std::string& json, std::size_t data) {
+  std::string text;
+  detail::append_le(text, json.size(), 8);
+  text += json;
+  return failure_of([&] { safetensors_header::parse(text, text.size() + data, "f"); });
+}
+
+/// A training of `world` ranks writes rows of "w" (12 x 5), rank 0 "b" as a whole.
+void write_all(event_loop& loop, const std::shared_ptr<const storage>& store, const std::string& folder,
+               std::uint32_t world, std::uint64_t step, float from, std::uint32_t ranks) {
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    const checkpoints saved(store, folder, {.index = r, .world_size = world});
+    const std::uint64_t first = 12 * r / world;
+    const std::uint64_t rows = 12 * (r + 1) / world - first;
+    std::vector<float> w = counted(rows * 5, from + static_cast<float>(first * 5));
+    std::vector<float> b = counted(3, from);
+    std::vector<tensor_slice> mine;
+    mine.emplace_back("w", view(w, {static_cast<std::int64_t>(rows), 5}), first, 12);
+    if (r == 0) mine.emplace_back("b", view(b, {3}));
+    block_on(loop, saved.write(step, std::move(mine)));
+  }
+}
+
+void check_ranks(const std::shared_ptr<const storage>& store, const std::string& folder) {
+  const auto loop = make_event_loop();
+  const checkpoints saved(store, folder, {.index = 0, .world_size = 2});
+  CHECK(block_on(*loop, saved.complete()).empty());
+  write_all(*loop, store, folder, 2, 7, 100, 2);
+  CHECK(block_on(*loop, saved.complete()).empty());
+  block_on(*loop, saved.commit(7, "{\"state\": \"\xc3\xa4\\\n\"}"));
+  CHECK(block_on(*loop, saved.complete()) == std::vector<std::uint64_t>{7});
+
+  // Killed before all ranks have written: the former one is the latest.
+  write_all(*loop, store, folder, 2, 8, 200, 1);
+  CHECK_THAT(failure_of([&] { block_on(*loop, saved.commit(8, "")); }), Contains("model-00002-of-00002"));
+  CHECK(block_on(*loop, saved.complete()) == std::vector<std::uint64_t>{7});
+  CHECK_THAT(failure_of([&] { write_all(*loop, store, folder, 2, 7, 0, 1); }), Contains("is complete"));
+  CHECK_THAT(failure_of([&] { block_on(*loop, saved.commit(7, "")); }), Contains("is complete"));
+
+  // Three ranks read what two have written: rows of both files.
+  const tensor_files there = block_on(*loop, saved.open(7));
+  CHECK(there.state() == "{\"state\": \"\xc3\xa4\\\n\"}");
+  REQUIRE(there.find("w") != nullptr);
+  CHECK(there.find("w")->dims == shape{12, 5});
+  for (std::uint64_t r = 0; r < 3; ++r) {
+    std::vector<float> w(20), b(3);
+    std::vector<tensor_slice> into;
+    into.emplace_back("w", view(w, {4, 5}), 4 * r);
+    into.emplace_back("b", view(b, {3}));
+    block_on(*loop, there.load(std::move(into)));
+    CHECK(w == counted(20, 100 + static_cast<float>(20 * r)));
+    CHECK(b == counted(3, 100));
+  }
+
+  // Three go on with step 8, whose leftovers of two are removed; two are kept.
+  write_all(*loop, store, folder, 3, 8, 200, 3);
+  const checkpoints three(store, folder, {.index = 0, .world_size = 3});
+  block_on(*loop, three.commit(8, "8"));
+  write_all(*loop, store, folder, 3, 9, 300, 1);  // never committed
+  write_all(*loop, store, folder, 3, 10, 400, 3);
+  block_on(*loop, three.commit(10, "10", 2));
+  CHECK(block_on(*loop, three.complete()) == std::vector<std::uint64_t>{8, 10});
+  const auto left = block_on(*loop, detail::all_objects(store, folder));
+  CHECK(left.size() == 8);
+  const tensor_files newer = block_on(*loop, three.open(8));
+  std::vector<float> w(60);
+  std::vector<tensor_slice> into;
+  into.emplace_back("w", view(w, {12, 5}));
+  block_on(*loop, newer.load(std::move(into)));
+  CHECK(w == counted(60, 200));
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint of any number of ranks, in memory") {
+  check_ranks(std::make_shared<memory_storage>(), "mem://run/");
+}
+
+TEST_CASE("a checkpoint of any number of ranks, in files") {
+  temporary_folder folder;
+  std::filesystem::create_directories(folder.path() + "/run");
+  check_ranks(files(), folder.path() + "/run/");
+}
+
+TEST_CASE("a checkpoint of any number of ranks, in S3") {
+  s3_server::background server;
+  server.objects().create_bucket("runs");
+  const std::string endpoint = server.endpoint();
+  s3::config_options o;
+  o.endpoint = endpoint;
+  const s3::client client(s3::config(o), s3::credentials("test-key", "test-secret"));
+  check_ranks(as_storage(client), "s3://runs/17/");
+}
+
+TEST_CASE("large tensors are read into place, short ones together") {
+  const auto store = std::make_shared<memory_storage>();
+  const auto loop = make_event_loop();
+  std::vector<float> large = counted(5'000'000), one = counted(1, 5), a = counted(7), odd = counted(3, 9);
+  std::vector<tensor_slice> all;
+  all.emplace_back("large", view(large, {5000, 1000}));
+  all.emplace_back("a/\"b\"\\", view(a, {7}));
+  all.emplace_back("scalar", view(one, {}));
+  all.emplace_back("bytes", tensor_view(odd.data(), dtype::u8, {3}));
+  all.emplace_back("none", tensor_view(nullptr, dtype::f64, {0, 4}));
+  block_on(*loop, put_safetensors(std::shared_ptr<const storage>(store), "mem://m.safetensors", std::move(all),
+                                  {{"who", "me"}}));
+  const tensor_files there =
+      block_on(*loop, open_safetensors(std::shared_ptr<const storage>(store), "mem://m.safetensors"));
+  REQUIRE(there.tensors().size() == 5);
+  for (const stored_tensor& t : there.files()[0].header.tensors) CHECK(t.begin % size_of(t.type) == 0);
+  std::vector<float> rows(2'500'000), got(1), b(7), c(3);
+  std::vector<tensor_slice> into;
+  into.emplace_back("large", view(rows, {2500, 1000}), 2500);
+  into.emplace_back("scalar", view(got, {}));
+  into.emplace_back("a/\"b\"\\", view(b, {7}));
+  into.emplace_back("none", tensor_view(nullptr, dtype::f64, {0, 4}));
+  block_on(*loop, there.load(std::move(into)));
+  CHECK(std::equal(rows.begin(), rows.end(), large.begin() + 2'500'000));
+  CHECK(got == one);
+  CHECK(b == a);
+  const auto wrong = [&](tensor_slice slice) {
+    std::vector<tensor_slice> w{std::move(slice)};
+    return failure_of([&] { block_on(*loop, there.load(std::move(w))); });
+  };
+  CHECK_THAT(wrong({"absent", view(b, {7})}), Contains("no tensor \"absent\""));
+  CHECK_THAT(wrong({"large", view(rows, {2500, 1000}), 2501}), Contains("5000x1000"));
+}
+
+TEST_CASE("hostile headers of safetensors are errors") {
+  const std::string f = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}";
+  CHECK(refusal(f + "}  ", 8) == "no error");
+  CHECK_THAT(refusal(f + "}", 9), Contains("ends at byte"));
+  CHECK_THAT(refusal(f + "}", 7), Contains("ends at byte"));
+  CHECK_THAT(refusal(f, 8), Contains("not JSON"));
+  CHECK_THAT(refusal(f + ",\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}}", 16),
+             Contains("one name"));
+  CHECK_THAT(refusal(f + ",\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", 12),
+             Contains("overlaps"));
+  CHECK_THAT(refusal(f + ",\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[9,17]}}", 17), Contains("hole"));
+  CHECK_THAT(refusal(f + ",\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,17]}}", 17), Contains("8 bytes"));
+  CHECK_THAT(refusal(f + ",\"b\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[8,16]}}", 16), Contains("\"F4\""));
+  CHECK_THAT(refusal("{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0),
+             Contains("too large"));
+  CHECK_THAT(refusal("{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,0]}}", 0), Contains("whole number"));
+  CHECK_THAT(refusal("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4), Contains("data_offsets"));
+  CHECK_THAT(refusal("{\"a\":[]}", 0), Contains("expected '{'"));
+  CHECK_THAT(refusal("{\"__metadata__\":{\"a\":1}}", 0), Contains("expected a string"));
+  CHECK_THAT(refusal("[]", 0), Contains("expected '{'"));
+  std::string longest("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
+  CHECK_THAT(failure_of([&] { safetensors_header::parse(longest, 10, "f"); }), Contains("byte 0"));
+}
+
+TEST_CASE("the safetensors package reads and writes the same files") {
+  temporary_folder folder;
+  const std::string venv = std::string(MILLRACE_TEST_SOURCE_DIR) + "/build/venv/bin/python";
+  const std::string python = std::filesystem::exists(venv) ? venv : "python3";
+  const auto loop = make_event_loop();
+  std::vector<float> w = counted(24);
+  std::vector<tensor_slice> all;
+  all.emplace_back("w", view(w, {4, 6}));
+  block_on(*loop, put_safetensors(files(), folder.file("ours.safetensors"), std::move(all)));
+  std::ofstream(folder.file("t.py")) << "import sys\n"
+                                        "try:\n"
+                                        "  import numpy as np\n"
+                                        "  from safetensors.numpy import load_file, save_file\n"
+                                        "except ImportError: sys.exit(77)\n"
+                                        "a = load_file(sys.argv[1] + '/ours.safetensors')\n"
+                                        "assert (a['w'] == np.arange(24, dtype='float32').reshape(4, 6)).all()\n"
+                                        "save_file({'w': a['w'] + 1, 'n': np.arange(3)}, sys.argv[1] + "
+                                        "'/theirs.safetensors', {'k': 'v'})\n";
+  const int status = std::system((python + " " + folder.file("t.py") + " " + folder.path()).c_str());
+  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
+    MILLRACE_SKIP("safetensors is not installed");
+  }
+  REQUIRE(status == 0);
+  const tensor_files there = block_on(*loop, open_safetensors(files(), folder.file("theirs.safetensors")));
+  std::vector<float> got(24);
+  std::vector<std::int64_t> n(3);
+  std::vector<tensor_slice> into;
+  into.emplace_back("w", view(got, {4, 6}));
+  into.emplace_back("n", tensor_view(n.data(), dtype::i64, {3}));
+  block_on(*loop, there.load(std::move(into)));
+  CHECK(got == counted(24, 1));
+  CHECK(n == std::vector<std::int64_t>{0, 1, 2});
+}
