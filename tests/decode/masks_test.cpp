@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <millrace/decode/decode_images.hpp>
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <millrace/base/crc.hpp>
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/device/device.hpp>
@@ -22,6 +19,7 @@
 
 #include "examples/common/encode_jpeg.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/encode_png.hpp"
 
 // Several images of a sample with one geometry. The pixels of images tell their own coordinates, so that each pixel of
 // a tensor says where it came from, and the mask can be checked there.
@@ -31,63 +29,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-std::string number(std::uint32_t value) {
-  std::string text;
-  for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(value >> shift & 0xff);
-  return text;
-}
-
-std::string chunk(const std::string& name, const std::string& body) {
-  const std::string covered = name + body;
-  return number(static_cast<std::uint32_t>(body.size())) + covered + number(crc32(0, covered.data(), covered.size()));
-}
-
-struct png_kind {
-  int depth = 8, colours = 0;  // as PNG counts: 0 grey, 2 RGB, 3 palette, 4 grey and alpha
-  bool interlaced = false;
-};
-
-/// A PNG whose value of channel c at (x, y) is `value(x, y, c)`.
 template <class Value>
-bytes png(int width, int height, png_kind kind, Value value) {
-  const int channels = kind.colours == 2 ? 3 : kind.colours == 4 ? 2 : 1;
-  std::string data;
-  const auto pass = [&](int x0, int y0, int dx, int dy) {
-    if (x0 >= width) return;
-    for (int y = y0; y < height; y += dy) {
-      data += '\0';  // no filter
-      unsigned bits = 0;
-      int held = 0;
-      for (int x = x0; x < width; x += dx) {
-        for (int c = 0; c < channels; ++c) {
-          bits = bits << kind.depth | static_cast<unsigned>(value(x, y, c));
-          held += kind.depth;
-          for (; held >= 8; held -= 8) data += static_cast<char>(bits >> (held - 8) & 0xff);
-        }
-      }
-      if (held > 0) data += static_cast<char>(bits << (8 - held) & 0xff);
-    }
-  };
-  if (kind.interlaced) {
-    const int passes[][4] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
-                             {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
-    for (const auto& p : passes) pass(p[0], p[1], p[2], p[3]);
-  } else {
-    pass(0, 0, 1, 1);
-  }
-  uLongf size = compressBound(data.size());
-  std::string packed(size, '\0');
-  REQUIRE(compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(data.data()),
-                   data.size()) == Z_OK);
-  packed.resize(size);
-  std::string head = number(static_cast<std::uint32_t>(width)) + number(static_cast<std::uint32_t>(height));
-  for (const int v : {kind.depth, kind.colours, 0, 0, kind.interlaced ? 1 : 0}) head += static_cast<char>(v);
-  std::string file = "\x89PNG\r\n\x1a\n" + chunk("IHDR", head);
-  // Colours that are far from their numbers.
-  std::string palette;
-  for (int i = 0; i < 1 << kind.depth && kind.colours == 3; ++i) palette += {char(255 - i), char(i * 7), char(90)};
-  if (!palette.empty()) file += chunk("PLTE", palette);
-  return bytes::copy(file + chunk("IDAT", packed) + chunk("IEND", ""));
+bytes png(int width, int height, test::png_kind kind, Value value) {
+  return bytes::copy(test::encode_png(width, height, kind, value));
 }
 
 /// Red is x, green y.
@@ -95,7 +39,7 @@ bytes coordinates(int width, int height) {
   return png(width, height, {.colours = 2}, [](int x, int y, int c) { return c == 0 ? x : c == 1 ? y : 0; });
 }
 int class_at(int x, int y) { return (x * 7 + y * 13) % 251; }
-bytes mask_of(int width, int height, png_kind kind = {}) {
+bytes mask_of(int width, int height, test::png_kind kind = {}) {
   return png(width, height, kind, [](int x, int y, int) { return class_at(x, y); });
 }
 
