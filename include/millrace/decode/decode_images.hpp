@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -25,6 +26,8 @@ void say_several_images(const sample& s, const field& taken);
 /// If a sample has several images and image_options::field is not set, the first in the archive is taken; one line in
 /// the log, once in a process, names such a sample.
 ///
+/// With image_options::mask the image and the mask of a sample have one size, and get the same crop and flip.
+///
 /// The row has the fields of layout(), beginning with them. Thread-safe. Errors: decode_error, for a sample without an
 /// image or a label, and those of image_decoder.
 class image_row_writer {
@@ -32,17 +35,19 @@ class image_row_writer {
   /// Throws configuration_error for options that contradict each other.
   template <class Formats = detail::linked_formats>
   explicit image_row_writer(const image_options& options) : image_row_writer(options, Formats::makers()) {}
-  image_row_writer(const image_options& options, const detail::source_makers& formats) : decoder_(options, formats) {}
+  image_row_writer(const image_options& options, const detail::source_makers& formats);
 
   void operator()(const sample& s, const batch_row& row) const;
 
-  /// The layout of batches of up to `samples`: "image", and "label" (i64) if image_options::label names a field.
+  /// The layout of batches of up to `samples`: "image", "label" (i64) and "mask" (u8), the latter two if
+  /// image_options::label and image_options::mask name a field.
   batch_layout layout(std::size_t samples) const;
 
  private:
   const bytes& image_of(const sample& s) const;
 
   image_decoder decoder_;
+  std::optional<image_decoder> mask_;
 };
 
 /// A sample whose image is decoded when it is written into a row of a batch: made by decode_images(). Until then it
@@ -99,7 +104,7 @@ class decode_images_stage : public detail::library_stage {
 ///
 /// Decoding happens when a batch is made: batch() starts it on a pool, several images at once, and each value is stored
 /// once, in its row of the batch. Batches have the field "image" and, from the text field image_options::label,
-/// "label"; keys, and tags<origin>().
+/// "label", from the field image_options::mask "mask"; keys, and tags<origin>().
 ///
 /// Crops and flips are drawn from each sample's random numbers, sample::random(): a function of (seed, epoch, shard,
 /// the sample's number in it), with the seed and epoch of epochs() or shuffle_shards(). The batches are bit for bit the

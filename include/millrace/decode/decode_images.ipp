@@ -33,11 +33,29 @@ MILLRACE_INLINE MILLRACE_NOINLINE void say_several_images(const sample& s, const
 
 }  // namespace detail
 
+MILLRACE_INLINE image_row_writer::image_row_writer(const image_options& options, const detail::source_makers& formats)
+    : decoder_(options, formats) {
+  if (!options.mask.empty()) {
+    image_options o = options;
+    o.channels = image_channels::class_numbers;
+    o.type = dtype::u8;
+    o.mean = image_options().mean;
+    o.std = image_options().std;
+    mask_.emplace(o, formats);
+  } else if (options.classes != 0 && options.channels != image_channels::class_numbers) {
+    throw configuration_error("image_options::classes is for masks, and .mask names no field");
+  }
+}
+
 MILLRACE_INLINE void image_row_writer::operator()(const sample& s, const batch_row& row) const {
   const image_options& o = decoder_.options();
   const bool draws = o.crop.random() || o.flip > 0;
   sample_rng numbers = draws ? s.random(purpose::augment) : sample_rng(0, 0, 0, 0, 0);
-  decoder_.into(row.field(0), image_of(s), numbers, s.from.at(s.key));
+  const image_geometry g = decoder_.into(row.field(0), image_of(s), numbers, s.from.at(s.key));
+  if (mask_) {
+    const std::string member = s.key + "." + std::string(std::string_view(o.mask));
+    mask_->into(row.field("mask"), s[o.mask], g, s.from.at(member));
+  }
   if (!o.label.empty()) row.set("label", parse_label(s[o.label], s.from.at(s.key)));
   row.key(s.key);
   if (s.from) row.tag(s.from);
@@ -47,15 +65,17 @@ MILLRACE_INLINE batch_layout image_row_writer::layout(std::size_t samples) const
   std::vector<batch_field> fields;
   fields.emplace_back("image", decoder_.options().type, decoder_.dims());
   if (!decoder_.options().label.empty()) fields.emplace_back("label", dtype::i64);
+  if (mask_) fields.emplace_back("mask", mask_->options().type, mask_->dims());
   return batch_layout(samples, std::move(fields));
 }
 
 MILLRACE_INLINE const bytes& image_row_writer::image_of(const sample& s) const {
   const std::string_view name = decoder_.options().field;
   if (!name.empty()) return s[name];
+  const bytes* const mask = mask_ ? s.find(decoder_.options().mask) : nullptr;
   const field* taken = nullptr;
   for (const field& f : s.fields) {
-    if (image_format_of(f.data.view()) == image_format::unknown) continue;
+    if (&f.data == mask || image_format_of(f.data.view()) == image_format::unknown) continue;
     if (MILLRACE_UNLIKELY(taken != nullptr)) {
       detail::say_several_images(s, *taken);
       break;

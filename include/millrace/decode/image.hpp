@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -150,6 +151,51 @@ class image_crop {
   crop::random_resized random_;
 };
 
+/// A point of an image, in pixels from its upper left corner: the centre of the first pixel is 0.5, 0.5.
+class image_point {
+ public:
+  double x = 0, y = 0;
+  friend constexpr bool operator==(const image_point&, const image_point&) noexcept = default;
+};
+
+/// How an image became a tensor: the part that was taken of it, resized, then mirrored. image_decoder::into() returns
+/// it, and gives another image of the sample the same one; moved() gives it to boxes and points of the image.
+class image_geometry {
+ public:
+  int width = 0;  ///< of the image, turned upright, in pixels
+  int height = 0;
+  image_box taken;       ///< in the image's pixels
+  bool flipped = false;  ///< left for right
+  int out_width = 0;     ///< of the tensor, in pixels
+  int out_height = 0;
+
+  /// The box in pixels of the tensor, clipped to it; nullopt if the part that is left of it has no area, or less than
+  /// `min_visibility` (0 to 1) of its area.
+  std::optional<image_box> moved(const image_box& b, double min_visibility = 0) const noexcept {
+    const image_box left(std::max(b.left, taken.left), std::max(b.top, taken.top), std::min(b.right, taken.right),
+                         std::min(b.bottom, taken.bottom));
+    const bool has_area = left.width() > 0 && left.height() > 0;
+    if (!has_area || left.width() * left.height() < min_visibility * b.width() * b.height()) return std::nullopt;
+    const image_point from = place_of(left.left, left.top);
+    const image_point to = place_of(left.right, left.bottom);
+    return flipped ? image_box(to.x, from.y, from.x, to.y) : image_box(from.x, from.y, to.x, to.y);
+  }
+  /// The point in pixels of the tensor; nullopt if it is outside of the part that was taken.
+  std::optional<image_point> moved(const image_point& p) const noexcept {
+    const bool inside = p.x >= taken.left && p.x <= taken.right && p.y >= taken.top && p.y <= taken.bottom;
+    return inside ? std::optional<image_point>(place_of(p.x, p.y)) : std::nullopt;
+  }
+
+ private:
+  image_point place_of(double x, double y) const noexcept {
+    image_point p;
+    p.x = (x - taken.left) * out_width / taken.width();
+    p.y = (y - taken.top) * out_height / taken.height();
+    if (flipped) p.x = out_width - p.x;
+    return p;
+  }
+};
+
 /// Decoded pixels: rows from the top, channels innermost (HWC), 8 bits each, no padding between rows.
 class image {
  public:
@@ -177,6 +223,13 @@ enum class image_filter : std::uint8_t {
 /// The order of a tensor's dimensions: hwc has the channels innermost, chw outermost.
 enum class image_layout : std::uint8_t { hwc, chw };
 
+/// The values of a pixel in a tensor.
+enum class image_channels : std::uint8_t {
+  rgb,           ///< red, green and blue
+  grey,          ///< one: (299 red + 587 green + 114 blue) / 1000, as Pillow's convert("L")
+  class_numbers  ///< of a PNG with a palette its indices, of a grey one its values; the tensor is u8 and of two extents
+};
+
 /// The form of decoded images: see image_decoder and decode_images().
 struct image_options {
   int height = 0;                                     ///< of the tensor, in pixels; needed
@@ -184,9 +237,11 @@ struct image_options {
   ::millrace::image_crop crop = ::millrace::crop::none;  ///< the part of the image that is resized to that
   double flip = 0;                                    ///< the probability that it is mirrored, left for right
   image_filter filter = image_filter::bilinear;
+  image_channels channels = image_channels::rgb;
   image_layout layout = image_layout::hwc;
   dtype type = dtype::u8;  ///< u8: 0 to 255. f16, bf16, f32: (value / 255 - mean) / std, rounded to nearest
-  ::std::array<float, 3> mean = {0, 0, 0};  ///< of red, green and blue; for the floating-point types
+  ::std::array<float, 3> mean = {0, 0,
+                                 0};  ///< of red, green and blue (of grey the first); for the floating-point types
   ::std::array<float, 3> std = {1, 1, 1};
   bool upright = true;          ///< turns images as their EXIF orientation says
   bool reduced_jpegs = true;    ///< decodes JPEGs at 1/2, 1/4 or 1/8 if that is still 1.5 times the wanted size
@@ -194,6 +249,8 @@ struct image_options {
   std::uint64_t max_pixels = std::uint64_t(1) << 28;  ///< larger images are refused before memory is allocated for them
   short_text<32> field = "";      ///< of a sample; empty: its first field that is an image by content
   short_text<32> label = "cls";   ///< of a sample: a class number for the tensor "label"; empty: no such tensor
+  short_text<32> mask = "";       ///< of a sample: a PNG of class numbers for the tensor "mask"; empty: no such tensor
+  int classes = 0;                ///< of masks: other numbers are an error, but for 255 (no class); 0: any number
 };
 
 }  // namespace millrace

@@ -124,8 +124,8 @@ class pixel_writer {
  public:
   explicit pixel_writer(const image_options& o);
 
-  /// Row `y` of a tensor of `width` x `height` that begins at `tensor`, from the rows of red, green and blue;
-  /// `mirrored`: its last pixel first.
+  /// Row `y` of a tensor of `width` x `height` that begins at `tensor`, from the rows of red, green and blue,
+  /// or that of the only channel; `mirrored`: its last pixel first.
   void write(void* tensor, std::size_t width, std::size_t height, std::size_t y, const std::uint8_t* const* channels,
              bool mirrored) const noexcept;
 
@@ -137,6 +137,7 @@ class pixel_writer {
   std::size_t store_vectors(void* tensor, std::size_t width, std::size_t height, std::size_t y,
                             const std::uint8_t* const* channels, bool mirrored) const noexcept;
 
+  std::size_t count_;  // of the channels: 3 or 1
   image_layout layout_;
   dtype type_;
   float scale_[3] = {};
@@ -153,7 +154,7 @@ namespace millrace::inline MILLRACE_ABI {
 /// Turns JPEG, PNG and WebP images of any size into tensors of one size and type: decodes, rotates upright, crops,
 /// resizes, mirrors, normalises, and stores each value once, at its destination. The format is detected from the first
 /// bytes, not from the name. Grey images and those of other colour spaces are converted to RGB; alpha channels are
-/// dropped.
+/// dropped. With image_channels::class_numbers images are masks, resized by image_filter::nearest.
 ///
 /// The components that a program is linked with (millrace::jpeg, millrace::png, millrace::webp) decide which formats
 /// there are. Thread-safe: calls on several threads use memory of their own, kept for reuse. Copies share it.
@@ -181,42 +182,44 @@ class image_decoder {
 
   /// One tensor into memory of the caller, a row of a batch for example, of the shape dims() and the type of the
   /// options: anything else is a configuration_error. Crop and flip draw their numbers from `numbers`, a sample_rng or
-  /// rng, the crop first.
+  /// rng, the crop first; returns what became of them.
   template <class Random>
-  void into(const tensor_view& place, const bytes& data, Random& numbers, const where& at = where()) const {
+  requires requires(Random& numbers) { numbers.uniform(); }
+  image_geometry into(const tensor_view& place, const bytes& data, Random& numbers, const where& at = where()) const {
     const auto draw = [](const image_options& o, int width, int height, void* from) {
       auto& random = *static_cast<Random*>(from);
-      part p;
-      p.box = o.crop.box(width, height, o.width, o.height, random);
-      p.flipped = o.flip > 0 && random.uniform() < o.flip;
-      return p;
+      image_geometry g;
+      g.taken = o.crop.box(width, height, o.width, o.height, random);
+      g.flipped = o.flip > 0 && random.uniform() < o.flip;
+      return g;
     };
-    into(place, data, +draw, &numbers, at);
+    return into(place, data, +draw, &numbers, at);
   }
+  /// The same with the crop and flip of another image of the sample, or with ones of your own: .crop and .flip of the
+  /// options do not matter. decode_error if this image, turned upright, has another size than the geometry's;
+  /// configuration_error if the geometry's tensor has another one than the options', or no part of its image is taken.
+  void into(const tensor_view& place, const bytes& data, const image_geometry& g, const where& at = where()) const;
 
-  /// The whole image at its own size, upright, 8 bits a channel: of the options, size, crop, flip, filter, layout and
-  /// type do not matter. The memory is a pool's and may outlive the decoder.
+  /// The whole image at its own size, upright, 8 bits a channel: of the options, size, crop, flip, filter, channels,
+  /// layout and type do not matter. The memory is a pool's and may outlive the decoder.
   image whole(const bytes& data, const where& at = where()) const;
   /// The image with only its header read: for write_image(), and to_device() decodes it, on a GPU or on the host. The
   /// options count as for whole().
   undecoded_image undecoded(const bytes& data, const where& at = where()) const;
 
  private:
-  /// The part taken of an upright image.
-  struct part {
-    image_box box;
-    bool flipped = false;
-  };
-  using draw_part = part (*)(const image_options& options, int width, int height, void* numbers);
+  /// Chooses the part of an upright image of that size, and if it is mirrored: of the result, nothing else counts.
+  using draw_part = image_geometry (*)(const image_options& options, int width, int height, void* from);
 
   // The state of one thread, in a chain while it is idle.
   struct workspace;
   struct shared;
 
-  void into(const tensor_view& place, const bytes& data, draw_part draw, void* numbers, const where& at) const;
+  image_geometry into(const tensor_view& place, const bytes& data, draw_part draw, void* from, const where& at) const;
   template <class Use>
   void with_source(const bytes& data, const where& at, Use&& use, bool to_the_end = true) const;
-  void convert(detail::image_source& source, workspace& w, void* tensor, draw_part draw, void* numbers) const;
+  image_geometry convert(detail::image_source& source, workspace& w, void* tensor, draw_part draw, void* from) const;
+  void check_classes(const std::uint8_t* row) const;
   image copy(detail::image_source& source, workspace& w) const;
 
   std::unique_ptr<workspace> take() const;

@@ -485,9 +485,10 @@ MILLRACE_AVX2 MILLRACE_INLINE void resizer::state::downwards_by_vectors(std::siz
 
 /// Pixels of a row, from the first one that is given on, of values `value(c, v)` of the channels' rows.
 template <class T, class Value>
-void store_pixels(T* tensor, image_layout layout, std::size_t width, std::size_t height, std::size_t y,
-                  std::size_t first, const std::uint8_t* const* channels, bool mirrored, Value value) noexcept {
-  for (std::size_t c = 0; c < 3; ++c) {
+void store_pixels(T* tensor, std::size_t count, image_layout layout, std::size_t width, std::size_t height,
+                  std::size_t y, std::size_t first, const std::uint8_t* const* channels, bool mirrored,
+                  Value value) noexcept {
+  for (std::size_t c = 0; c < count; ++c) {
     const std::uint8_t* from = mirrored ? channels[c] + width - 1 - first : channels[c] + first;
     const std::ptrdiff_t step = mirrored ? -1 : 1;
     if (layout == image_layout::hwc) {
@@ -500,7 +501,10 @@ void store_pixels(T* tensor, image_layout layout, std::size_t width, std::size_t
   }
 }
 
-MILLRACE_INLINE pixel_writer::pixel_writer(const image_options& o) : layout_(o.layout), type_(o.type) {
+MILLRACE_INLINE pixel_writer::pixel_writer(const image_options& o)
+    : count_(o.channels == image_channels::rgb ? 3 : 1),
+      layout_(count_ == 1 ? image_layout::chw : o.layout),  // which are the same
+      type_(o.type) {
   const bool floating = type_ == dtype::f16 || type_ == dtype::bf16 || type_ == dtype::f32;
   if (!floating && type_ != dtype::u8) {
     throw configuration_error(std::string("images become u8, f16, bf16 or f32, not ") + name_of(type_));
@@ -538,7 +542,7 @@ MILLRACE_INLINE pixel_writer::pixel_writer(const image_options& o) : layout_(o.l
 MILLRACE_INLINE void pixel_writer::write(void* tensor, std::size_t width, std::size_t height, std::size_t y,
                                          const std::uint8_t* const* channels, bool mirrored) const noexcept {
   if (type_ == dtype::u8 && layout_ == image_layout::chw && !mirrored) {
-    for (std::size_t c = 0; c < 3; ++c) {
+    for (std::size_t c = 0; c < count_; ++c) {
       std::memcpy(static_cast<std::uint8_t*>(tensor) + (c * height + y) * width, channels[c], width);
     }
     return;
@@ -546,7 +550,7 @@ MILLRACE_INLINE void pixel_writer::write(void* tensor, std::size_t width, std::s
   // The rest of the tensor's row is looked up.
   const std::size_t first = vectors_ ? store_vectors(tensor, width, height, y, channels, mirrored) : 0;
   const auto store = [&](auto* to, auto value) {
-    store_pixels(to, layout_, width, height, y, first, channels, mirrored, value);
+    store_pixels(to, count_, layout_, width, height, y, first, channels, mirrored, value);
   };
   if (type_ == dtype::u8) {
     store(static_cast<std::uint8_t*>(tensor), [](std::size_t, std::uint8_t v) { return v; });
@@ -573,7 +577,7 @@ MILLRACE_INLINE std::size_t pixel_writer::store_vectors(void* tensor, std::size_
   }
   const auto store = type_ == dtype::f16 ? &store_values<dtype::f16> : &store_values<dtype::bf16>;
   std::size_t stored = 0;
-  for (std::size_t c = 0; c < 3; ++c) {
+  for (std::size_t c = 0; c < count_; ++c) {
     stored = store(values + (c * height + y) * width, channels[c], width, mirrored, scale_[c], offset_[c]);
   }
   return stored;
@@ -688,21 +692,59 @@ MILLRACE_INLINE image_decoder::image_decoder(const image_options& options, const
     throw configuration_error("an image's .height and .width are numbers from 1 to 65535");
   }
   if (!(options.flip >= 0 && options.flip <= 1)) throw configuration_error("an image's .flip is a probability");
+  if (options.classes < 0 || options.classes > 256) {
+    throw configuration_error(".classes of masks is a number from 1 to 256, or 0");
+  }
+  if (options.channels == image_channels::class_numbers) {
+    if (options.type != dtype::u8) {
+      throw configuration_error("class numbers become u8, not " + std::string(name_of(options.type)));
+    }
+    options_.filter = image_filter::nearest;
+  }
 }
 
 MILLRACE_INLINE shape image_decoder::dims() const {
-  if (options_.layout == image_layout::chw) return shape{3, options_.height, options_.width};
-  return shape{options_.height, options_.width, 3};
+  if (options_.channels == image_channels::class_numbers) return shape{options_.height, options_.width};
+  const int channels = options_.channels == image_channels::grey ? 1 : 3;
+  if (options_.layout == image_layout::chw) return shape{channels, options_.height, options_.width};
+  return shape{options_.height, options_.width, channels};
 }
 
-MILLRACE_INLINE void image_decoder::into(const tensor_view& place, const bytes& data, draw_part draw, void* numbers,
-                                         const where& at) const {
+MILLRACE_INLINE image_geometry image_decoder::into(const tensor_view& place, const bytes& data, draw_part draw,
+                                                   void* from, const where& at) const {
   if (place.type() != options_.type || place.dims() != dims()) {
     throw configuration_error("images become " + std::string(name_of(options_.type)) + " " + dims().text() +
                               ", and the place for one is " + name_of(place.type()) + " " + place.dims().text());
   }
+  image_geometry g;
   with_source(data, at,
-              [&](detail::image_source& source, workspace& w) { convert(source, w, place.data(), draw, numbers); });
+              [&](detail::image_source& source, workspace& w) { g = convert(source, w, place.data(), draw, from); });
+  return g;
+}
+
+MILLRACE_INLINE void image_decoder::into(const tensor_view& place, const bytes& data, const image_geometry& g,
+                                         const where& at) const {
+  const image_box& b = g.taken;
+  if (g.out_width != options_.width || g.out_height != options_.height) {
+    throw configuration_error("images become " + std::to_string(options_.width) + "x" +
+                              std::to_string(options_.height) + " pixels, and the geometry's " +
+                              std::to_string(g.out_width) + "x" + std::to_string(g.out_height));
+  }
+  if (!(b.left >= 0 && b.left < b.right && b.right <= g.width && b.top >= 0 && b.top < b.bottom &&
+        b.bottom <= g.height)) {
+    throw configuration_error("what is taken of an image by its geometry is no part of it");
+  }
+  const auto same = [](const image_options&, int width, int height, void* from) {
+    const auto& other = *static_cast<const image_geometry*>(from);
+    if (width != other.width || height != other.height) {
+      throw decode_error("it has " + std::to_string(width) + "x" + std::to_string(height) +
+                         " pixels, and the image whose geometry it gets has " + std::to_string(other.width) + "x" +
+                         std::to_string(other.height));
+    }
+    return other;
+  };
+  image_geometry copy = g;
+  into(place, data, +same, &copy, at);
 }
 
 MILLRACE_INLINE image image_decoder::whole(const bytes& data, const where& at) const {
@@ -772,12 +814,31 @@ void image_decoder::with_source(const bytes& data, const where& at, Use&& use, b
   give_back(std::move(w));
 }
 
-MILLRACE_INLINE void image_decoder::convert(detail::image_source& source, workspace& w, void* tensor, draw_part draw,
-                                            void* numbers) const {
+MILLRACE_INLINE void image_decoder::check_classes(const std::uint8_t* row) const {
+  constexpr int no_class = 255;
+  for (int x = 0; x < options_.width; ++x) {
+    if (row[x] >= options_.classes && row[x] != no_class) {
+      throw decode_error("a pixel has class number " + std::to_string(row[x]) + ", and there are " +
+                         std::to_string(options_.classes) + " classes");
+    }
+  }
+}
+
+MILLRACE_INLINE image_geometry image_decoder::convert(detail::image_source& source, workspace& w, void* tensor,
+                                                      draw_part draw, void* from) const {
   const detail::orientation turn(options_.upright ? source.orientation : 1);
-  const part taken = draw(options_, turn.transposed ? source.height : source.width,
-                          turn.transposed ? source.width : source.height, numbers);
-  const image_box box = detail::stored(taken.box, turn, source.width, source.height);
+  const int upright_width = turn.transposed ? source.height : source.width;
+  const int upright_height = turn.transposed ? source.width : source.height;
+  source.numbers = options_.channels == image_channels::class_numbers;
+  if (source.numbers && source.no_numbers() != nullptr) {
+    throw decode_error("class numbers cannot be read: " + std::string(source.no_numbers()));
+  }
+  image_geometry taken = draw(options_, upright_width, upright_height, from);
+  taken.width = upright_width;
+  taken.height = upright_height;
+  taken.out_width = options_.width;
+  taken.out_height = options_.height;
+  const image_box box = detail::stored(taken.taken, turn, source.width, source.height);
   const int columns = turn.transposed ? options_.height : options_.width;  // of the result, before it is turned
   const int rows = turn.transposed ? options_.width : options_.height;
 
@@ -820,7 +881,8 @@ MILLRACE_INLINE void image_decoder::convert(detail::image_source& source, worksp
 
   const auto out_width = static_cast<std::size_t>(options_.width);
   const auto out_height = static_cast<std::size_t>(options_.height);
-  if (turn.transposed) w.turned.resize(out_width * 3);
+  const bool grey = options_.channels == image_channels::grey;
+  if (turn.transposed || grey) w.turned.resize(out_width * 4);
   for (std::size_t y = 0; y < out_height; ++y) {
     const std::uint8_t* channels[3];
     for (int c = 0; c < 3; ++c) {
@@ -834,9 +896,19 @@ MILLRACE_INLINE void image_decoder::convert(detail::image_source& source, worksp
       const std::size_t x = turn.mirrored_x ? out_height - 1 - y : y;
       for (std::size_t i = 0; i < out_width; ++i) column[i] = r.row(c, turn.mirrored_y ? out_width - 1 - i : i)[x];
     }
+    if (grey) {
+      std::uint8_t* const luma = w.turned.data() + 3 * out_width;
+      for (std::size_t x = 0; x < out_width; ++x) {
+        luma[x] = static_cast<std::uint8_t>(
+            (channels[0][x] * 19595u + channels[1][x] * 38470u + channels[2][x] * 7471u + 0x8000u) >> 16);
+      }
+      channels[0] = luma;
+    }
+    if (source.numbers && options_.classes != 0) check_classes(channels[0]);
     shared_->writer.write(tensor, out_width, out_height, y, channels,
                           taken.flipped != (!turn.transposed && turn.mirrored_x));
   }
+  return taken;
 }
 
 MILLRACE_INLINE image image_decoder::copy(detail::image_source& source, workspace& w) const {
@@ -846,6 +918,7 @@ MILLRACE_INLINE image image_decoder::copy(detail::image_source& source, workspac
   const std::size_t width = turn.transposed ? rows : columns;
   const std::size_t height = turn.transposed ? columns : rows;
   image out(shared_->pixels.acquire(width * height * 3), static_cast<int>(height), static_cast<int>(width), 3);
+  source.numbers = false;
   source.packed = source.packs() && !turn.transposed && !turn.mirrored_x && !turn.mirrored_y;
   int first = 0;
   int pixels = 0;

@@ -67,8 +67,11 @@ class image_source {
   virtual bool reduces() const noexcept { return false; }
   /// True if the open image can have packed rows.
   virtual bool packs() const noexcept { return false; }
+  /// The reason why the open image has no class numbers; null if it has.
+  virtual const char* no_numbers() const noexcept { return "only those of PNGs are"; }
 
   bool packed = false;        ///< rows of three bytes a pixel: to be set before begin(), only if packs()
+  bool numbers = false;       ///< class numbers in the place of red: to be set before begin(), see no_numbers()
   int width = 0, height = 0;  ///< as stored
   int orientation = 1;        ///< as EXIF counts
   bool plain_jpeg = false;    ///< see undecoded_image; whatever its orientation

@@ -35,6 +35,8 @@ class png_source final : public image_source {
 
   MILLRACE_INLINE void read_row(std::uint8_t* row) override;
 
+  MILLRACE_INLINE const char* no_numbers() const noexcept override;
+
   void finish() override {}
   void close() noexcept override {
     spng_ctx_free(state_);
@@ -85,11 +87,16 @@ class png_source final : public image_source {
     if (result != 0) throw decode_error(std::string(what) + ": " + spng_strerror(result));
   }
 
+  /// The next row of an image that is not interlaced, in row_ bytes.
+  void decode_row(std::uint8_t* to);
+
   spng_ctx* state_ = nullptr;
   pieces stream_;
   std::string palette_;
   chunk exif_, profile_, xmp_;  // the last one of each
   bool interlaced_ = false;
+  unsigned depth_ = 8;    // bits of a value
+  unsigned colours_ = 0;  // the colour type, as PNG counts
   std::vector<std::uint8_t> whole_;
   std::size_t row_ = 0;
   std::size_t next_ = 0;

@@ -192,31 +192,54 @@ MILLRACE_INLINE void png_source::open(const bytes& data, bool) {
   width = static_cast<int>(head.width);
   height = static_cast<int>(head.height);
   interlaced_ = head.interlace_method != 0;
+  depth_ = head.bit_depth;
+  colours_ = head.color_type;
   orientation = stated_orientation();
+}
+
+MILLRACE_INLINE const char* png_source::no_numbers() const noexcept {
+  if (colours_ != SPNG_COLOR_TYPE_INDEXED && colours_ != SPNG_COLOR_TYPE_GRAYSCALE) {
+    return "the PNG has colours without a palette, or an alpha channel";
+  }
+  return depth_ == 16 ? "the PNG has 16 bits a pixel, and they have 8" : nullptr;
 }
 
 MILLRACE_INLINE void png_source::begin(int, const pixel_range& wanted, int& first, int& pixels) {
   first = 0;
   pixels = width;
-  row_ = static_cast<std::size_t>(width) * 4;
+  row_ = numbers ? (static_cast<std::size_t>(width) * depth_ + 7) / 8 : static_cast<std::size_t>(width) * 4;
+  const int format = numbers ? SPNG_FMT_RAW : SPNG_FMT_RGBA8;
   if (interlaced_) {
     whole_.resize(row_ * static_cast<std::size_t>(height));
-    check(spng_decode_image(state_, whole_.data(), whole_.size(), SPNG_FMT_RGBA8, 0), body);
+    check(spng_decode_image(state_, whole_.data(), whole_.size(), format, 0), body);
     next_ = static_cast<std::size_t>(wanted.top);
     return;
   }
-  check(spng_decode_image(state_, nullptr, 0, SPNG_FMT_RGBA8, SPNG_DECODE_PROGRESSIVE), body);
+  check(spng_decode_image(state_, nullptr, 0, format, SPNG_DECODE_PROGRESSIVE), body);
   whole_.resize(row_);
-  for (int y = 0; y < wanted.top; ++y) read_row(whole_.data());
+  for (int y = 0; y < wanted.top; ++y) decode_row(whole_.data());
+}
+
+MILLRACE_INLINE void png_source::decode_row(std::uint8_t* to) {
+  const int result = spng_decode_row(state_, to, row_);
+  if (result != SPNG_EOI) check(result, body);  // the last row
 }
 
 MILLRACE_INLINE void png_source::read_row(std::uint8_t* row) {
-  if (interlaced_) {
-    std::memcpy(row, whole_.data() + row_ * next_++, row_);
+  const std::uint8_t* from = interlaced_ ? whole_.data() + row_ * next_++ : whole_.data();
+  if (!numbers) {
+    if (interlaced_) {
+      std::memcpy(row, from, row_);
+    } else {
+      decode_row(row);
+    }
     return;
   }
-  const int result = spng_decode_row(state_, row, row_);
-  if (result != SPNG_EOI) check(result, body);  // the last row
+  if (!interlaced_) decode_row(whole_.data());
+  const unsigned most = (1u << depth_) - 1;
+  for (std::size_t x = 0, bit = 0; x < static_cast<std::size_t>(width); ++x, bit += depth_) {
+    row[x * 4] = static_cast<std::uint8_t>(from[bit / 8] >> (8 - depth_ - bit % 8) & most);
+  }
 }
 
 }  // namespace millrace::detail
