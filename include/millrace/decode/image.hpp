@@ -194,6 +194,7 @@ struct image_options {
   std::uint64_t max_pixels = std::uint64_t(1) << 28;  ///< larger images are refused before memory is allocated for them
   short_text<32> field = "";      ///< of a sample; empty: its first field that is an image by content
   short_text<32> label = "cls";   ///< of a sample: a class number for the tensor "label"; empty: no such tensor
+  int one_hot = 0;  ///< classes: "label" is f32 of so many, 1 at the class number, as mixup() needs it; 0: it is i64
 };
 
 }  // namespace millrace
