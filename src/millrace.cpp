@@ -27,6 +27,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/coro/run_context.ipp>
 #include <millrace/coro/stage_record.ipp>
 #include <millrace/decode/array.ipp>
+#include <millrace/decode/augment.ipp>
 #include <millrace/decode/detail/image_source.ipp>
 #include <millrace/decode/detail/sound_parts.ipp>
 #include <millrace/decode/write_image.ipp>

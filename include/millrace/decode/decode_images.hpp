@@ -5,12 +5,15 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/data/origin.hpp>
 #include <millrace/decode/image_decoder.hpp>
+#include <millrace/decode/pixels.hpp>
 #include <millrace/device/batch_rows.hpp>
+#include <millrace/memory/pixel_pool.hpp>
 #include <millrace/shards/sample.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
@@ -18,6 +21,34 @@ namespace millrace::inline MILLRACE_ABI {
 namespace detail {
 /// Logs, once in a process, that a sample has several images and which one is taken.
 void say_several_images(const sample& s, const field& taken);
+
+/// A program's function of images, the options of the rows that it leads to, and memory for what it gets.
+class image_function {
+ public:
+  explicit image_function(const image_options& o) : options(o) {}
+  image_function(const image_function&) = delete;
+  image_function& operator=(const image_function&) = delete;
+  virtual ~image_function() = default;
+  virtual void call(const pixels<float>& chw, sample_rng& numbers) const = 0;
+
+  const image_options options;
+  mutable pixel_pool scratch;
+};
+
+template <class F>
+class image_function_of final : public image_function {
+ public:
+  image_function_of(const image_options& o, F f) : image_function(o), f_(std::move(f)) {}
+  void call(const pixels<float>& chw, sample_rng& numbers) const override { f_(chw, numbers); }
+
+ private:
+  F f_;
+};
+
+template <class F>
+concept changes_images = std::is_invocable_v < const F&,
+        const pixels<float>
+&, sample_rng& > ;
 }  // namespace detail
 
 /// Writes a sample's image, and its class number if it has one, into a row of a batch: used by decode_images() for each
@@ -35,19 +66,27 @@ class image_row_writer {
   /// Throws configuration_error for options that contradict each other.
   template <class Formats = detail::linked_formats>
   explicit image_row_writer(const image_options& options) : image_row_writer(options, Formats::makers()) {}
-  image_row_writer(const image_options& options, const detail::source_makers& formats);
+  /// With a function that changes each image: see decode_images().
+  template <class Formats = detail::linked_formats, detail::changes_images F>
+  image_row_writer(const image_options& options, F f)
+      : image_row_writer(options, Formats::makers(),
+                         std::make_shared<const detail::image_function_of<F>>(options, std::move(f))) {}
+  image_row_writer(const image_options& options, const detail::source_makers& formats,
+                   std::shared_ptr<const detail::image_function> f = nullptr);
 
   void operator()(const sample& s, const batch_row& row) const;
 
-  /// The layout of batches of up to `samples`: "image", "label" (i64) and "mask" (u8), the latter two if
-  /// image_options::label and image_options::mask name a field.
+  /// The layout of batches of up to `samples`: "image", "label" and "mask" (u8), the latter two if
+  /// image_options::label and image_options::mask name a field. Labels are i64, or f32 of image_options::one_hot values.
   batch_layout layout(std::size_t samples) const;
 
  private:
   const bytes& image_of(const sample& s) const;
+  const image_options& options() const noexcept { return f_ != nullptr ? f_->options : decoder_.options(); }
 
-  image_decoder decoder_;
+  image_decoder decoder_;  // with a function: f32 from 0 to 1, chw
   std::optional<image_decoder> mask_;
+  std::shared_ptr<const detail::image_function> f_;
 };
 
 /// A sample whose image is decoded when it is written into a row of a batch: made by decode_images(). Until then it
@@ -117,7 +156,26 @@ decode_images_stage decode_images(const image_options& options) {
   return decode_images_stage(std::make_shared<const image_row_writer>(options, Formats::makers()));
 }
 
-}  // namespace millrace
+/// The same, and f(chw, numbers) changes each image after it was cropped, resized and mirrored, and before it is
+/// normalised: `mill::pixels<float> chw` has values from 0 to 1, whatever the type and the layout of the tensors, and
+/// stays valid during the call. `mill::sample_rng& numbers` goes on after the crop and the flip with the sample's own
+/// random numbers. decode/augment.hpp has functions for it.
+///
+///     samples | decode_images(options, [](const mill::pixels<float>& chw, mill::sample_rng& numbers) {
+///       mill::augment::brightness(chw, 0.8F + 0.4F * static_cast<float>(numbers.uniform()));
+///     }) | batch(256)
+///
+/// Then (value - mean) / std is stored, or for u8 the nearest of 0 to 255; tensors of another type or layout than f32
+/// and chw cost a copy of the image as f32, a job of the pool. f is called by several threads at once, as const. An
+/// exception of it is one of the sample's: an error of the library gets the sample's place, any other is nested in an
+/// item_error, which has it; `.failures` of batch() counts both. A sample without an origin is a usage_error.
+template <class Formats = detail::linked_formats, detail::changes_images F>
+decode_images_stage decode_images(const image_options& options, F f) {
+  return decode_images_stage(std::make_shared<const image_row_writer>(
+      options, Formats::makers(), std::make_shared<const detail::image_function_of<F>>(options, std::move(f))));
+}
+
+}  // namespace millrace::inline MILLRACE_ABI
 
 #if !defined(MILLRACE_SEPARATE_COMPILATION)
 #include <millrace/decode/decode_images.ipp>

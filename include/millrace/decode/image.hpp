@@ -251,6 +251,7 @@ struct image_options {
   short_text<32> label = "cls";   ///< of a sample: a class number for the tensor "label"; empty: no such tensor
   short_text<32> mask = "";       ///< of a sample: a PNG of class numbers for the tensor "mask"; empty: no such tensor
   int classes = 0;                ///< of masks: other numbers are an error, but for 255 (no class); 0: any number
+  int one_hot = 0;  ///< classes: "label" is f32 of so many, 1 at the class number, as mixup() needs it; 0: it is i64
 };
 
 }  // namespace millrace

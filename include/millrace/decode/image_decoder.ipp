@@ -75,6 +75,17 @@ inline std::uint64_t eight_pixels(const std::uint8_t* row, std::size_t width, st
   return mirrored ? __builtin_bswap64(pixels) : pixels;
 }
 
+/// Eight values rounded to 16 bits.
+template <dtype Type>
+MILLRACE_AVX2 inline halves8 eight_halves(floats8 value) noexcept {
+  if constexpr (Type == dtype::f16) {
+    return reinterpret_cast<halves8>(__builtin_ia32_vcvtps2ph256(value, 0));  // 0: to nearest, ties to even
+  } else {
+    const auto bits = reinterpret_cast<unsigned8>(value);
+    return __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, halves8);
+  }
+}
+
 /// scale * value + offset of eight pixels, rounded to 16 bits.
 template <dtype Type>
 MILLRACE_AVX2 inline halves8 eight_values(std::uint64_t pixels, float scale, float offset) noexcept {
@@ -82,13 +93,7 @@ MILLRACE_AVX2 inline halves8 eight_values(std::uint64_t pixels, float scale, flo
   // Step by step: at once, g++ 12 would convert each pixel by itself.
   const auto wider = reinterpret_cast<shorts8>(
       __builtin_shufflevector(narrow, bytes16{}, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
-  const floats8 value = __builtin_convertvector(__builtin_convertvector(wider, ints8), floats8) * scale + offset;
-  if constexpr (Type == dtype::f16) {
-    return reinterpret_cast<halves8>(__builtin_ia32_vcvtps2ph256(value, 0));  // 0: to nearest, ties to even
-  } else {
-    const auto bits = reinterpret_cast<unsigned8>(value);
-    return __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, halves8);
-  }
+  return eight_halves<Type>(__builtin_convertvector(__builtin_convertvector(wider, ints8), floats8) * scale + offset);
 }
 
 /// Values number Part * n to (Part + 1) * n of the 3 n that come of three vectors, a value of each in turn.
@@ -155,9 +160,39 @@ MILLRACE_AVX2 inline std::size_t store_bytes_in_turn(std::uint8_t* to, const std
   return x;
 }
 
+/// The first n / 8 * 8 values rounded to 16 bits.
+template <dtype Type>
+MILLRACE_AVX2 inline void store_rounded(std::uint16_t* to, const float* values, std::size_t n) noexcept {
+  for (std::size_t i = 0; i + 8 <= n; i += 8) {
+    floats8 eight;
+    std::memcpy(&eight, values + i, sizeof eight);
+    const halves8 rounded = eight_halves<Type>(eight);
+    std::memcpy(to + i, &rounded, sizeof rounded);
+  }
+}
+/// The same, if the processor has the vectors; returns how many.
+template <dtype Type>
+std::size_t store_halves(std::uint16_t* to, const float* values, std::size_t n) noexcept {
+  static const bool vectors = has_avx2();
+  if (!vectors) return 0;
+  store_rounded<Type>(to, values, n);
+  return n / 8 * 8;
+}
+
 }  // namespace millrace::detail
 
 #undef MILLRACE_AVX2
+
+#else
+
+namespace millrace::inline MILLRACE_ABI::detail {
+
+template <dtype Type>
+std::size_t store_halves(std::uint16_t*, const float*, std::size_t) noexcept {
+  return 0;
+}
+
+}  // namespace millrace::detail
 
 #endif
 
