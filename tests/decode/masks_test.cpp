@@ -123,6 +123,27 @@ TEST_CASE("an image and its mask get one crop, resize and flip, pixel by pixel")
   CHECK(mirrored < 52);
 }
 
+TEST_CASE("a mask belongs to the image as it is turned upright, and is turned by its own orientation") {
+  const int width = 45, height = 33;  // as stored
+  std::string stored(coordinates(width, height).view());
+  const std::string exif("MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0", 26);
+  stored.insert(8 + 25, test::png_chunk("eXIf", exif));  // after the header
+  image_options o = segmentation;
+  o.crop = crop::none;
+  std::size_t wrong = 0;
+  const std::vector<host_batch> batches = decoded(
+      {scene(1, bytes::copy(stored), mask_of(height, width)), scene(2, bytes::copy(stored), mask_of(height, width)),
+       scene(3, bytes::copy(stored), mask_of(height, width))},
+      o);
+  const auto image_values = batches[0].field("image").values<std::uint8_t>();
+  const auto mask_values = batches[0].field("mask").values<std::uint8_t>();
+  for (std::size_t p = 0; p < mask_values.size(); ++p) {
+    wrong += mask_values[p] != class_at(height - 1 - image_values[p * 3 + 1], image_values[p * 3]);
+  }
+  CHECK(wrong == 0);
+  CHECK_THAT(refusal(bytes::copy(stored), mask_of(width, height)), Contains("45x33") && Contains("33x45"));
+}
+
 TEST_CASE("a mask changes nothing of its image") {
   std::vector<sample> samples;
   for (int i = 0; i < 8; ++i) samples.push_back(scene(i, coordinates(60, 50 + i), mask_of(60, 50 + i)));
