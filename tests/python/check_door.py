@@ -59,7 +59,7 @@ def views_outlive_their_batch():
 
 def views_are_no_copies():
     batch = next(waits.run(2))
-    views = [numpy.from_dlpack(batch["number"]), numpy.from_dlpack(batch["number"])]
+    views = [numpy.from_dlpack(batch["number"]), numpy.asarray(batch["number"])]
     if torch is not None:
         views += [torch.from_dlpack(batch["number"]).numpy()]
         torch.from_dlpack(batch["number"])[1] = 5
