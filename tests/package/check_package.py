@@ -96,13 +96,14 @@ class package:
                  "audio", "json", "dlpack", "s3_server", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
         others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-5]))}
+        others |= {"share/cmake/millrace/millrace-python.cmake"}
         others |= {"share/millrace/millrace.cpp", "share/millrace/millrace_parquet.cpp"}
         libraries = {self.o.library} if self.o.library else set()
         others |= {"share/pkgconfig/millrace-compiled.pc"} if libraries else set()
         root = pathlib.Path(self.o.source)
         documents = {root / "LICENSE", root / "README.md"}
         documents |= {p for p in root.glob("docs/**/*") if p.is_file() and root / "docs/tools" not in p.parents}
-        documents |= {p for p in root.glob("examples/**/*") if p.suffix in (".cpp", ".hpp", ".cu")}
+        documents |= {p for p in root.glob("examples/**/*") if p.suffix in (".cpp", ".hpp", ".cu") or p.name == "train.py"}
         others |= {"share/doc/millrace/" + p.relative_to(root).as_posix() for p in documents}
         tools = [name for name in self.o.tools.split(",") if name]
         programs = {"bin/" + name for name in tools}

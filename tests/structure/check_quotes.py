@@ -10,7 +10,8 @@ The one block of C++ in README.md is a program of its own (examples/CMakeLists.t
 quotes the examples: a quote is a block of C++ whose first line names its file. The other lines follow each other in that
 file, at one indentation, and every example is quoted.
 
-The other pages of docs/ quote regions of programs that the tests build and run (docs/guide/code): before a block of C++ stands
+The other pages of docs/ quote regions of programs that the tests build and run (docs/guide/code, and the modules of
+examples/python by their path from the page): before a block of C++ stands
 
     <!-- code/stages.cpp: warn -->
 
@@ -18,6 +19,7 @@ and the block is what stands in that file between the lines `// begin warn` and 
 Links lead to files that are there, and so do the names of headers; other names in code style are words of the tree.
 """
 
+import os
 import pathlib
 import re
 import sys
@@ -177,6 +179,7 @@ def main():
         wrong.append(("README.md", "its one block of C++ is the program that is built"))
 
     code = {p: p.read_text(encoding="utf-8") for p in sorted((root / "docs/guide/code").glob("*.c*"))}
+    code |= {p: p.read_text(encoding="utf-8") for p in sorted((root / "examples/python").glob("*.cpp"))}
     tree = [p for top in ("include", "tests", "examples", "bench", "cmake", "docs/guide/code")
             for p in sorted((root / top).rglob("*")) if p.suffix in (".hpp", ".ipp", ".cpp", ".py", ".sh", ".txt", ".cmake")]
     tree.append(root / "CMakeLists.txt")
@@ -193,6 +196,8 @@ def main():
         by_name = {}
         for p in code:
             name = ("" if page.parent.name == "guide" else "guide/") + "code/" + p.name
+            if p.parent.name == "python":
+                name = os.path.relpath(p, page.parent)
             by_name[name] = regions_of(code[p])
         if "--write" in sys.argv[1:-1] and rewritten(text, by_name) != text:
             text = rewritten(text, by_name)
@@ -205,7 +210,7 @@ def main():
         wrong += [(shown, what) for what in name_findings(text, page.parent, root, words)]
         if page.parent.name == "design" and page.name != "README.md":
             wrong += [(shown, what) for what in head_findings(text)]
-        unquoted -= {(root / "docs/guide/code" / file.split("/")[-1], region) for file, region in quoted}
+        unquoted -= {(p, region) for file, region in quoted for p in code if p.name == file.split("/")[-1]}
     wrong += [(p.relative_to(root).as_posix(), f"a region that no page quotes: {r}") for p, r in sorted(unquoted)]
     for name, what in wrong:
         print(f"{name}: {what}")
