@@ -8,6 +8,7 @@ find_package     a program against the installed package, every component found 
 compiled         the same program with millrace::compiled, the installed library where there is one; and of the core alone,
                  made of the installed sources and as a subfolder
 pkg_config       the same program with pkg-config alone, with that library, too; and an installed example
+pc_files         the file of each component alone: what it names compiles and links a program that uses its libraries
 version          another minor version is refused
 missing          a required component whose dependency is missing: the message names the Debian package
 half_found       the same where a find module leaves targets and finds nothing, or the other way round, where files are
@@ -28,6 +29,28 @@ import re
 import shutil
 import subprocess
 import sys
+
+
+# What a program of a component includes and calls of the libraries that the component names.
+USES = {
+    "core": (["liburing.h", "pthread.h"], "io_uring_queue_exit(nullptr); pthread_exit(nullptr)"),
+    "http": (["curl/curl.h", "liburing.h"], "curl_global_cleanup(); io_uring_queue_exit(nullptr)"),
+    "s3": (["curl/curl.h", "expat.h", "openssl/evp.h"], "curl_global_cleanup(); EVP_sha256(); XML_ExpatVersion()"),
+    "tar": (["archive.h", "zlib.h", "zstd.h"], "archive_version_number(); zlibVersion(); ZSTD_versionNumber()"),
+    "jpeg": (["cstdio", "jpeglib.h"], "jpeg_std_error(nullptr)"),
+    "png": (["spng.h"], "spng_version_string()"),
+    "webp": (["webp/decode.h", "webp/demux.h"], "WebPGetDecoderVersion(); WebPGetDemuxVersion()"),
+    "audio": (["sndfile.h", "soxr.h"], "sf_version_string(); soxr_version()"),
+    "json": (["simdjson.h"], "simdjson::get_active_implementation()"),
+    "dlpack": (["dlpack/dlpack.h"], "DLDataType()"),
+    "s3_server": (["openssl/evp.h", "openssl/ssl.h"], "EVP_sha256(); TLS_server_method()"),
+    "parquet": (["arrow/config.h", "curl/curl.h", "archive.h"], "arrow::GetBuildInfo(); curl_global_cleanup()"),
+    "mpi": (["mpi.h"], "int is = 0; MPI_Initialized(&is)"),
+    "pmix": (["pmix.h"], "PMIx_Get_version()"),
+    "cuda": (["cuda_runtime_api.h"], "int count = 0; cudaGetDeviceCount(&count)"),
+    "nvjpeg": (["nvjpeg.h"], "nvjpegHandle_t handle; nvjpegCreateSimple(&handle)"),
+}
+WITHOUT_BODIES = ("core", "json", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
 
 
 class failure(Exception):
@@ -95,7 +118,7 @@ class package:
         parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
                  "audio", "json", "dlpack", "s3_server", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
-        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-5]))}
+        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:]))}
         others |= {"share/millrace/millrace.cpp", "share/millrace/millrace_parquet.cpp"}
         libraries = {self.o.library} if self.o.library else set()
         others |= {"share/pkgconfig/millrace-compiled.pc"} if libraries else set()
@@ -169,6 +192,45 @@ class package:
             documents = self.prefix / "share/doc/millrace"
             self.run(self.o.compiler, "-std=c++20", *flags, f"-I{documents}", "-fsyntax-only",
                      str(documents / "examples/quickstart.cpp"))
+
+    def case_pc_files(self):
+        ours = self.prefix / "share/pkgconfig"
+        folder = pathlib.Path(self.o.work, "pc_files")
+        folder.mkdir(parents=True, exist_ok=True)
+        absent = []
+        for component in self.components:
+            file, includes, calls = f"millrace-{component}", *USES[component]
+            # The library of the toolkit, or the wheel, of which nothing but the folder is known; and pyarrow's wheel,
+            # which has no files for pkg-config.
+            cuda = f"--define-variable=cuda={self.cuda_of(component)}"
+            found = {"PKG_CONFIG_PATH": f"{ours}:{os.environ.get('PKG_CONFIG_PATH', '')}"}
+            if component in ("parquet", "mpi"):
+                others = " ".join(re.findall("^Requires: (.*)$", (ours / f"{file}.pc").read_text(), re.MULTILINE))
+                if subprocess.run(["pkg-config", "--exists", others], env={**os.environ, **found}).returncode:
+                    absent.append(component)
+                    continue
+            flags = self.run("pkg-config", "--cflags", "--libs", cuda, file, environment=found).split()
+            defined = f"MILLRACE_WITH_{component.upper()}"
+            expect(component in WITHOUT_BODIES or f"-D{defined}" in flags, f"{file} does not define {defined}: {flags}")
+            source = folder / f"{component}.cpp"
+            source.write_text("".join(f"#include <{name}>\n" for name in ["millrace/version.hpp", *includes]) +
+                              f"int main(int count, char**) {{ if (count > 9) {{ {calls}; }} return 0; }}\n")
+            self.run(self.o.compiler, "-std=c++20", str(source), *flags, "-o", str(folder / component))
+        if absent:
+            print(f"package.pc_files: pkg-config knows none of what these need: {', '.join(absent)}")
+
+    # The folder with include and lib64 that a user names: the toolkit's, and that of the wheel of nvJPEG beside it.
+    def cuda_of(self, component):
+        folder = pathlib.Path(self.o.work, "pc_cuda")
+        for kind, names in (("include", ["include"]), ("lib64", ["lib64", "lib"])):
+            (folder / kind).mkdir(parents=True, exist_ok=True)
+            for root in ([self.o.cuda] if self.o.cuda else []) + ([self.o.nvjpeg] if component == "nvjpeg" else []):
+                for file in (f for name in names for f in pathlib.Path(root, name).glob("*")):
+                    # A wheel's libraries have no name without a version.
+                    link = folder / kind / re.sub(r"(libnvjpeg[.]so)[.].*", r"\1", file.name)
+                    if not link.exists():
+                        link.symlink_to(file.resolve())
+        return folder
 
     def case_version(self):
         major, minor, patch = map(int, self.o.version.split("."))
@@ -439,6 +501,7 @@ def main():
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--tools", default="", help="the programs that are built")
     parser.add_argument("--library", default="", help="the library of the bodies below the prefix, where it is installed")
+    parser.add_argument("--cuda", default="", help="the folder of the CUDA Toolkit, where it was found")
     parser.add_argument("--nvjpeg", default="", help="the folder with include/ and lib/ of nvJPEG, where it was found")
     options = parser.parse_args()
     try:
