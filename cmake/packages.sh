@@ -11,7 +11,8 @@
 #
 # Groups: build     to build and test everything but the GPU part
 #         ci        further compilers and tools of the full check
-#         services  servers and launchers that some tests use when they are there; a missing one is said, not an error
+#         services  servers, launchers and tools that some tests use when they are there; a missing one is said, not an
+#                   error
 
 set -euo pipefail
 
@@ -20,7 +21,8 @@ build=(g++ cmake ninja-build pkg-config python3 catch2 liburing-dev libcurl4-ope
   libsimdjson-dev libdlpack-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev)
 ci=(clang-16 libclang-rt-16-dev llvm-16 libc++-16-dev libc++abi-16-dev ccache git debootstrap)
 services=(openmpi-bin libopenmpi-dev libpmix-dev slurmctld slurmd slurm-client radosgw ceph-mon ceph-osd ceph-common
-  python3-boto3 python3-pil python3-numpy python3-pip python3-torch libtorch-dev curl nginx-light)
+  python3-boto3 python3-pil python3-numpy python3-pip python3-torch libtorch-dev curl nginx-light debhelper dpkg-dev
+  lintian python3-markdown)
 
 names() {
   local group
@@ -79,7 +81,7 @@ upgrade() {
 }
 
 command=${1:-}
-[ $# -gt 1 ] || { sed -n '5,15p' "$0" >&2; exit 2; }
+[ $# -gt 1 ] || { sed -n '5,16p' "$0" >&2; exit 2; }
 shift
 case $command in
   list) names "$@" ;;

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Installs millrace-<component>.pc, and millrace.pc with what millrace.hpp needs. All of them, whatever the packaging
-# machine had, as with the CMake package: pkg-config names what is missing. None for cuda and nvjpeg: the toolkit's own
-# files are named after its version; nor for mpi, whose file is named after who made it, and pmix. The flags of a
-# component say that src/millrace.cpp has its bodies; the variable source of each file is the one source to compile.
-# Where the bodies are installed as a library, millrace-compiled.pc links it, with all components that it was made with.
+# machine had, as with the CMake package: pkg-config names what is missing. The CUDA Toolkit names its files after its
+# version: the variable cuda of millrace-cuda and millrace-nvjpeg is its folder (pkg-config --define-variable=cuda=...).
+# Debian's name of MPI is that of the implementation that it was set to, mpi-c. The flags of a component say that
+# src/millrace.cpp has its bodies; the variable source of each file is the one source to compile. Where the bodies are
+# installed as a library, millrace-compiled.pc links it, with all components that it was made with.
 
 set(millrace_pc_dir ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig)
 file(RELATIVE_PATH millrace_pc_source ${millrace_pc_dir} ${CMAKE_INSTALL_FULL_DATADIR}/millrace/millrace.cpp)
@@ -36,6 +37,12 @@ millrace_pc(millrace-json "JSON lines for millrace" "millrace-core simdjson >= 3
 millrace_pc(millrace-dlpack "tensors by DLPack for millrace" "millrace-core" -DMILLRACE_WITH_DLPACK)
 millrace_pc(millrace-s3_server "an S3 server in memory, for tests" "millrace-core libssl >= 3.0 libcrypto >= 3.0"
             -DMILLRACE_WITH_S3_SERVER)
+millrace_pc(millrace-parquet "rows of Parquet files for millrace" "millrace-s3 millrace-tar parquet >= 24 arrow >= 24")
+millrace_pc(millrace-mpi "ranks that talk by MPI" "millrace-core mpi-c"
+            "-DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX")
+millrace_pc(millrace-pmix "ranks that talk by PMIx" "millrace-core pmix >= 4.0")
+millrace_pc(millrace-cuda "batches in GPU memory" millrace-core "-I\${cuda}/include" "-L\${cuda}/lib64 -lcudart")
+millrace_pc(millrace-nvjpeg "JPEGs decoded on a GPU" millrace-cuda "" "-L\${cuda}/lib64 -lnvjpeg")
 millrace_pc(millrace "${PROJECT_DESCRIPTION}" "millrace-s3 millrace-tar millrace-jpeg")
 if(millrace_library_components)
   list(TRANSFORM millrace_library_components PREPEND "millrace-" OUTPUT_VARIABLE millrace_pc_modules)

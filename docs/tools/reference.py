@@ -24,8 +24,8 @@ TOKEN = re.compile(r"""(?P<doc>///[^\n]*)|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<ra
                    re.S | re.M | re.X)
 
 
-def declarations(text):
-    """(namespace, declaration, comment) of what stands in the namespaces of a header."""
+def declarations(text, ends=False):
+    """(namespace, declaration, comment) of what stands in the namespaces of a header; with `ends` and the end of each."""
     scopes, now, doc, parens = [], "", [], 0
     for match in TOKEN.finditer(text):
         kind, token = match.lastgroup, match.group()
@@ -48,14 +48,14 @@ def declarations(text):
                 scopes.append(None)  # of a requirement: the declaration continues after it
             else:
                 if outside:
-                    yield "::".join(scopes), now, doc
+                    yield ("::".join(scopes), now, doc) + ((match.end(),) if ends else ())
                     now, doc = "", []
                 scopes.append(None)
         elif token == "}" and (not outside or parens == 0):
             if scopes:
                 scopes.pop()
         elif outside and token == ";" and parens == 0:
-            yield "::".join(scopes), now + ";", doc
+            yield ("::".join(scopes), now + ";", doc) + ((match.end(),) if ends else ())
             now, doc = "", []
         elif outside:
             parens += {"(": 1, ")": -1}.get(token, 0)

@@ -7,10 +7,10 @@
 /// a new patch number does not.
 
 #define MILLRACE_VERSION_MAJOR 0
-#define MILLRACE_VERSION_MINOR 1
+#define MILLRACE_VERSION_MINOR 2
 #define MILLRACE_VERSION_PATCH 0
 
-/// Comparable in #if: 100 for 0.1.0, 10203 for 1.2.3.
+/// Comparable in #if: 200 for 0.2.0, 10203 for 1.2.3.
 #define MILLRACE_VERSION (MILLRACE_VERSION_MAJOR * 10000 + MILLRACE_VERSION_MINOR * 100 + MILLRACE_VERSION_PATCH)
 
 #define MILLRACE_ABI_PASTE(major, minor, patch, mode) v##major##_##minor##_##patch##_##mode

@@ -8,6 +8,7 @@ find_package     a program against the installed package, every component found 
 compiled         the same program with millrace::compiled, the installed library where there is one; and of the core alone,
                  made of the installed sources and as a subfolder
 pkg_config       the same program with pkg-config alone, with that library, too; and an installed example
+pc_files         the file of each component alone: what it names compiles and links a program that uses its libraries
 version          another minor version is refused
 missing          a required component whose dependency is missing: the message names the Debian package
 half_found       the same where a find module leaves targets and finds nothing, or the other way round, where files are
@@ -18,16 +19,45 @@ optional         the same component, optional: the rest works and its target doe
 add_subdirectory a program with the library as a subfolder, which adds no tests, options, downloads or install rules; its
                  headers are precompiled
 required         MILLRACE_REQUIRE_<COMPONENT> fails with the same message
+tarballs         what cpack packs: what is installed, and the sources
+debian           the Debian package of these sources: it is built, lintian finds nothing, and its autopkgtest passes with it
+vcpkg            the overlay port, by CMake's script mode with functions in the place of vcpkg's: installed and consumed
+conan            the recipe for Conan 2: created of these sources, and its test package is built and run
 recipes          the shell commands of the README's "Use it" and of docs/guide/compiling.md, typed as they stand there
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
+
+
+# What a program of a component includes and calls of the libraries that the component names.
+USES = {
+    "core": (["liburing.h", "pthread.h"], "io_uring_queue_exit(nullptr); pthread_exit(nullptr)"),
+    "http": (["curl/curl.h", "liburing.h"], "curl_global_cleanup(); io_uring_queue_exit(nullptr)"),
+    "s3": (["curl/curl.h", "expat.h", "openssl/evp.h"], "curl_global_cleanup(); EVP_sha256(); XML_ExpatVersion()"),
+    "tar": (["archive.h", "zlib.h", "zstd.h"], "archive_version_number(); zlibVersion(); ZSTD_versionNumber()"),
+    "jpeg": (["cstdio", "jpeglib.h"], "jpeg_std_error(nullptr)"),
+    "png": (["spng.h"], "spng_version_string()"),
+    "webp": (["webp/decode.h", "webp/demux.h"], "WebPGetDecoderVersion(); WebPGetDemuxVersion()"),
+    "audio": (["sndfile.h", "soxr.h"], "sf_version_string(); soxr_version()"),
+    "json": (["simdjson.h"], "simdjson::get_active_implementation()"),
+    "dlpack": (["dlpack/dlpack.h"], "DLDataType()"),
+    "s3_server": (["openssl/evp.h", "openssl/ssl.h"], "EVP_sha256(); TLS_server_method()"),
+    "parquet": (["arrow/config.h", "curl/curl.h", "archive.h"], "arrow::GetBuildInfo(); curl_global_cleanup()"),
+    "mpi": (["mpi.h"], "int is = 0; MPI_Initialized(&is)"),
+    "pmix": (["pmix.h"], "PMIx_Get_version()"),
+    "cuda": (["cuda_runtime_api.h"], "int count = 0; cudaGetDeviceCount(&count)"),
+    "nvjpeg": (["nvjpeg.h"], "nvjpegHandle_t handle; nvjpegCreateSimple(&handle)"),
+}
+NOTHING_BUILT = [f"-DMILLRACE_{part}=OFF" for part in ("TOOLS", "TESTS", "EXAMPLES", "BENCH")]
+WITHOUT_BODIES = ("core", "json", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
 
 
 class failure(Exception):
@@ -95,7 +125,7 @@ class package:
         parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
                  "audio", "json", "dlpack", "s3_server", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
-        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:-5]))}
+        others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:]))}
         others |= {"share/cmake/millrace/millrace-python.cmake"}
         others |= {"share/millrace/millrace.cpp", "share/millrace/millrace_parquet.cpp"}
         libraries = {self.o.library} if self.o.library else set()
@@ -170,6 +200,45 @@ class package:
             documents = self.prefix / "share/doc/millrace"
             self.run(self.o.compiler, "-std=c++20", *flags, f"-I{documents}", "-fsyntax-only",
                      str(documents / "examples/quickstart.cpp"))
+
+    def case_pc_files(self):
+        ours = self.prefix / "share/pkgconfig"
+        folder = pathlib.Path(self.o.work, "pc_files")
+        folder.mkdir(parents=True, exist_ok=True)
+        absent = []
+        for component in self.components:
+            file, includes, calls = f"millrace-{component}", *USES[component]
+            # The library of the toolkit, or the wheel, of which nothing but the folder is known; and pyarrow's wheel,
+            # which has no files for pkg-config.
+            cuda = f"--define-variable=cuda={self.cuda_of(component)}"
+            found = {"PKG_CONFIG_PATH": f"{ours}:{os.environ.get('PKG_CONFIG_PATH', '')}"}
+            if component in ("parquet", "mpi"):
+                others = " ".join(re.findall("^Requires: (.*)$", (ours / f"{file}.pc").read_text(), re.MULTILINE))
+                if subprocess.run(["pkg-config", "--exists", others], env={**os.environ, **found}).returncode:
+                    absent.append(component)
+                    continue
+            flags = self.run("pkg-config", "--cflags", "--libs", cuda, file, environment=found).split()
+            defined = f"MILLRACE_WITH_{component.upper()}"
+            expect(component in WITHOUT_BODIES or f"-D{defined}" in flags, f"{file} does not define {defined}: {flags}")
+            source = folder / f"{component}.cpp"
+            source.write_text("".join(f"#include <{name}>\n" for name in ["millrace/version.hpp", *includes]) +
+                              f"int main(int count, char**) {{ if (count > 9) {{ {calls}; }} return 0; }}\n")
+            self.run(self.o.compiler, "-std=c++20", str(source), *flags, "-o", str(folder / component))
+        if absent:
+            print(f"package.pc_files: pkg-config knows none of what these need: {', '.join(absent)}")
+
+    # The folder with include and lib64 that a user names: the toolkit's, and that of the wheel of nvJPEG beside it.
+    def cuda_of(self, component):
+        folder = pathlib.Path(self.o.work, "pc_cuda")
+        for kind, names in (("include", ["include"]), ("lib64", ["lib64", "lib"])):
+            (folder / kind).mkdir(parents=True, exist_ok=True)
+            for root in ([self.o.cuda] if self.o.cuda else []) + ([self.o.nvjpeg] if component == "nvjpeg" else []):
+                for file in (f for name in names for f in pathlib.Path(root, name).glob("*")):
+                    # A wheel's libraries have no name without a version.
+                    link = folder / kind / re.sub(r"(libnvjpeg[.]so)[.].*", r"\1", file.name)
+                    if not link.exists():
+                        link.symlink_to(file.resolve())
+        return folder
 
     def case_version(self):
         major, minor, patch = map(int, self.o.version.split("."))
@@ -431,6 +500,136 @@ class package:
         type_in(guide["Precompiled"][0])
         expect((folder / "train.o").is_file() and (folder / "all.hpp.gch").is_file(), "nothing was precompiled")
 
+    def case_tarballs(self):
+        folder = pathlib.Path(self.o.work, "tarballs")
+        shutil.rmtree(folder, ignore_errors=True)
+        self.run(self.o.cmake, "-S", self.o.source, "-B", str(folder), "-G", self.o.generator,
+                 f"-DCMAKE_CXX_COMPILER={self.o.compiler}", *NOTHING_BUILT)
+        cpack = str(pathlib.Path(self.o.cmake).with_name("cpack"))
+        self.run(cpack, "-G", "TGZ", "--config", str(folder / "CPackConfig.cmake"), "-B", str(folder / "installed"))
+        self.run(cpack, "-G", "TGZ", "--config", str(folder / "CPackSourceConfig.cmake"), "-B", str(folder))
+        packed = self.files_of(next((folder / "installed").glob("millrace-*.tar.gz")))
+        here = {p.relative_to(self.prefix).as_posix() for p in self.prefix.rglob("*") if p.is_file()}
+        here = {name for name in here if not name.startswith("bin/") and name != self.o.library
+                and "millrace-compiled.pc" not in name}
+        expect(packed == here, f"not both packed and installed: {sorted(packed ^ here)}")
+        sources = self.files_of(folder / f"millrace-{self.o.version}.tar.gz")
+        expect({"LICENSE", "CMakeLists.txt", ".ci/run", "include/millrace/millrace.hpp"} <= sources, sorted(sources)[:20])
+        listed = subprocess.run(["git", "-C", self.o.source, "ls-files", "--cached", "--others", "--exclude-standard"],
+                                capture_output=True, text=True)
+        if listed.returncode == 0:
+            names = {name for name in listed.stdout.splitlines() if pathlib.Path(self.o.source, name).is_file()}
+            expect(sources == names, f"not both sources and packed: {sorted(sources ^ names)}")
+
+    @staticmethod
+    def files_of(tarball):
+        """The names of the files of a tarball below its one folder."""
+        with tarfile.open(tarball) as tar:
+            return {m.name.split("/", 1)[1] for m in tar if m.isfile()}
+
+    def case_debian(self):
+        debian = pathlib.Path(self.o.source, "packaging/debian")
+        control = (debian / "control").read_text()
+        changelog = (debian / "changelog").read_text()
+        expect(changelog.startswith(f"millrace ({self.o.version}-1) "), f"another version: {changelog.splitlines()[0]}")
+        found = pathlib.Path(self.o.source, "cmake/millrace-dependencies.cmake").read_text()
+        needed = {a or b for a, b in re.findall(r'_needs\(.* "([a-z0-9-]+)" |_pkg_config\(.* "([a-z0-9-]+)"\)', found)}
+        expect("libcurl4-openssl-dev" in needed and "libspng-dev" in needed, sorted(needed))
+        lacking = {name for name in needed - {"libc6-dev"} if not re.search(rf"\b{re.escape(name)}\b", control)}
+        expect(not lacking, f"packaging/debian/control does not name {sorted(lacking)}")
+        absent = [tool for tool in ("dpkg-buildpackage", "dh", "lintian") if not shutil.which(tool)]
+        if absent:
+            raise skipped(f"there is no {', '.join(absent)} (Debian: dpkg-dev, debhelper, lintian)")
+        folder = pathlib.Path(self.o.work, "debian")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        original = folder / f"millrace_{self.o.version}.orig.tar.gz"
+        shutil.copy(pathlib.Path(self.o.work, "tarballs", f"millrace-{self.o.version}.tar.gz"), original)
+        self.run("tar", "--extract", "--file", str(original), "--directory", str(folder))
+        tree = folder / f"millrace-{self.o.version}"
+        shutil.copytree(tree / "packaging/debian", tree / "debian")
+        self.run("env", "-C", str(tree), "dpkg-buildpackage", "--unsigned-source", "--unsigned-changes", "--build=source,all",
+                 environment={"DESTDIR": ""})
+        changes, = folder.glob("*.changes")
+        self.run("lintian", "--fail-on", "error,warning", "--allow-root", str(changes))
+        package, = folder.glob("libmillrace-dev_*.deb")
+        root = folder / "root"
+        self.run("dpkg-deb", "--extract", str(package), str(root))
+        files = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
+        wanted = {p.relative_to(self.prefix).as_posix() for p in (self.prefix / "include").rglob("*") if p.is_file()}
+        expect({"usr/" + name for name in wanted} <= files, "headers are not in the package")
+        pairs = f"{root}/usr/share/pkgconfig:{os.environ.get('PKG_CONFIG_PATH', '')}"
+        (folder / "test").mkdir()
+        output = self.run("env", "-C", str(tree), "debian/tests/readme", environment={
+            "PKG_CONFIG_PATH": pairs, "CMAKE_PREFIX_PATH": f"{root}/usr", "AUTOPKGTEST_TMP": str(folder / "test"),
+            "CXX": f"{self.o.launcher} {self.o.compiler}".replace(";", " ").strip()})
+        expect("the README's program runs" in output, output)
+
+    def case_vcpkg(self):
+        port = pathlib.Path(self.o.source, "packaging/vcpkg/millrace")
+        described = json.loads((port / "vcpkg.json").read_text())
+        expect(described["version"] == self.o.version, f"the port is of {described['version']}")
+        folder = pathlib.Path(self.o.work, "vcpkg")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        installed = folder / "installed"
+        if shutil.which("vcpkg"):  # with no default features, which vcpkg would build
+            self.run("vcpkg", "install", "millrace[core]", f"--overlay-ports={port.parent}", f"--x-install-root={installed}")
+            prefix = next(installed.glob("*/share/millrace/copyright")).parents[2]
+        else:
+            prefix = installed
+            (folder / "vcpkg.cmake").write_text(f"""set(CURRENT_PORT_DIR "{port}")
+set(CURRENT_PACKAGES_DIR "{prefix}")
+function(vcpkg_cmake_configure)
+  cmake_parse_arguments(PARSE_ARGV 0 a "" SOURCE_PATH OPTIONS)
+  execute_process(COMMAND "{self.o.cmake}" -S ${{a_SOURCE_PATH}} -B "{folder}/build" -G "{self.o.generator}"
+    "-DCMAKE_INSTALL_PREFIX={prefix}" "-DCMAKE_CXX_COMPILER={self.o.compiler}" ${{a_OPTIONS}} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+function(vcpkg_cmake_install)
+  execute_process(COMMAND "{self.o.cmake}" --install "{folder}/build" COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+function(vcpkg_fixup_pkgconfig)
+endfunction()
+function(vcpkg_install_copyright)
+  cmake_parse_arguments(PARSE_ARGV 0 a "" "" FILE_LIST)
+  file(INSTALL ${{a_FILE_LIST}} DESTINATION "{prefix}/share/millrace" RENAME copyright)
+endfunction()
+include("{port}/portfile.cmake")
+""")
+            self.run(self.o.cmake, "-P", str(folder / "vcpkg.cmake"))
+            print("package.vcpkg: there is no vcpkg; its functions were stood in for")
+        # As vcpkg looks over what a port has installed.
+        stray = [p for p in prefix.rglob("*.cmake") if p.parent != prefix / "share/millrace"]
+        expect(not stray, f"files of CMake outside of share/millrace: {stray}")
+        expect((prefix / "share/millrace/copyright").is_file() and not (prefix / "share/doc").exists(), "share/")
+        self.prefix = prefix
+        consumer, _ = self.configure("vcpkg_consumer", "-DCOMPONENTS=core", f"-DEVERYTHING={self.little()}")
+        self.build_and_run(consumer)
+        without = set(described["features"]) ^ {c.replace("_", "-") for c in USES}
+        expect(without == {"core", "pmix", "nvjpeg"}, f"features and components differ in {sorted(without)}")
+
+    def case_conan(self):
+        conan = os.environ.get("MILLRACE_CONAN", "")
+        program = f"{conan}/bin/conan" if conan else shutil.which("conan")
+        if not program:
+            raise skipped("there is no conan (PyPI: conan; MILLRACE_CONAN names the folder that it is in)")
+        home = pathlib.Path(self.o.work, "conan")
+        shutil.rmtree(home, ignore_errors=True)
+        environment = {"CONAN_HOME": str(home), "CXX": self.o.compiler, "DESTDIR": ""}
+        if conan:
+            environment["PYTHONPATH"] = conan
+        recipe = pathlib.Path(self.o.source, "packaging/conan")
+        self.run(program, "profile", "detect", environment=environment)
+        # The libraries of the distribution: no registry is asked.
+        output = self.run(program, "create", str(recipe), "-o", "&:system=True", "-s", "compiler.cppstd=20", "--no-remote",
+                          "-tf", "", environment=environment)
+        expect(f"millrace/{self.o.version}" in output, output)
+        consumer = home / "test_package"
+        shutil.copytree(recipe / "test_package", consumer)
+        output = self.run(program, "test", str(consumer), f"millrace/{self.o.version}", "-o", "millrace/*:system=True",
+                          "-s", "compiler.cppstd=20", "--no-remote", environment=environment)
+        expect(f"millrace {self.o.version}: slice" in output, output)
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -440,6 +639,7 @@ def main():
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--tools", default="", help="the programs that are built")
     parser.add_argument("--library", default="", help="the library of the bodies below the prefix, where it is installed")
+    parser.add_argument("--cuda", default="", help="the folder of the CUDA Toolkit, where it was found")
     parser.add_argument("--nvjpeg", default="", help="the folder with include/ and lib/ of nvJPEG, where it was found")
     options = parser.parse_args()
     try:

@@ -90,7 +90,7 @@ HEAVY = {"iostream", "regex", "format", "expected", "print", "generator", "mdspa
 SYSTEM_FOLDERS = {"sys", "linux", "netinet", "arpa", "net", "asm", "bits", "sanitizer"}
 
 # What is checked, beside the files of the root; pages that a script writes are not.
-FOLDERS = {"include", "src", "tests", "examples", "bench", "cmake", ".ci", "docs"}
+FOLDERS = {"include", "src", "tests", "examples", "bench", "cmake", ".ci", "docs", "packaging"}
 GENERATED = {"docs/reference.md"}
 ROOT_FILES = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
               "SECURITY.md"}
