@@ -77,7 +77,8 @@ class image_row_writer {
   void operator()(const sample& s, const batch_row& row) const;
 
   /// The layout of batches of up to `samples`: "image", "label" and "mask" (u8), the latter two if
-  /// image_options::label and image_options::mask name a field. Labels are i64, or f32 of image_options::one_hot values.
+  /// image_options::label and image_options::mask name a field. Labels are i64, or f32 of image_options::one_hot
+  /// values.
   batch_layout layout(std::size_t samples) const;
 
  private:
