@@ -159,6 +159,9 @@ MILLRACE_COROUTINE task<std::string> complete_upload(std::shared_ptr<const sessi
                                                      std::string key, std::string id, std::vector<stored_part> parts,
                                                      const put_plan& plan);
 
+/// `op`, whose answer says nothing. An error with the code `forgiven` is none.
+MILLRACE_COROUTINE task<void> carry_out(std::shared_ptr<const session> s, operation op, const char* forgiven);
+
 /// AbortMultipartUpload; an upload that is not there any more is fine.
 MILLRACE_COROUTINE task<void> abort_upload(std::shared_ptr<const session> s, std::string bucket, std::string key,
                                            std::string id);

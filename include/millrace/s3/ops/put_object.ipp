@@ -265,16 +265,20 @@ MILLRACE_COROUTINE_BODY task<std::string> complete_upload(std::shared_ptr<const 
   co_return etag;
 }
 
-MILLRACE_COROUTINE_BODY task<void> abort_upload(std::shared_ptr<const session> s, std::string bucket, std::string key,
-                                                std::string id) {
-  operation op("DELETE", std::move(bucket), std::move(key));
-  text::append_query_parameter(op.query, "uploadId", id);
+MILLRACE_COROUTINE_BODY task<void> carry_out(std::shared_ptr<const session> s, operation op, const char* forgiven) {
   auto attempt = [&] { return discard_once(*s, op); };
   try {
     co_await with_retries<void>(*s, op, attempt);
   } catch (const error& e) {
-    if (e.code() != "NoSuchUpload") throw;
+    if (e.code() != forgiven) throw;
   }
+}
+
+MILLRACE_COROUTINE_BODY task<void> abort_upload(std::shared_ptr<const session> s, std::string bucket, std::string key,
+                                                std::string id) {
+  operation op("DELETE", std::move(bucket), std::move(key));
+  text::append_query_parameter(op.query, "uploadId", id);
+  return carry_out(std::move(s), std::move(op), "NoSuchUpload");
 }
 
 }  // namespace millrace::s3::detail
@@ -293,34 +297,17 @@ MILLRACE_COROUTINE_BODY task<void> create_bucket(std::shared_ptr<const session> 
                               "create-bucket",
                               where{"s3://" + bucket + "/", std::nullopt, std::string()});
   }
-  operation op("PUT", std::move(bucket), std::string());
-  auto attempt = [&] { return detail::discard_once(*s, op); };
-  try {
-    co_await with_retries<void>(*s, op, attempt);
-  } catch (const error& e) {
-    if (e.code() != "BucketAlreadyOwnedByYou") throw;
-  }
+  return detail::carry_out(std::move(s), operation("PUT", std::move(bucket), std::string()), "BucketAlreadyOwnedByYou");
 }
 
 MILLRACE_COROUTINE_BODY task<void> remove_bucket(std::shared_ptr<const session> s, std::string bucket) {
-  operation op("DELETE", std::move(bucket), std::string());
-  auto attempt = [&] { return detail::discard_once(*s, op); };
-  try {
-    co_await with_retries<void>(*s, op, attempt);
-  } catch (const error& e) {
-    if (e.code() != "NoSuchBucket") throw;
-  }
+  return detail::carry_out(std::move(s), operation("DELETE", std::move(bucket), std::string()), "NoSuchBucket");
 }
 
 MILLRACE_COROUTINE_BODY task<void> remove_object(std::shared_ptr<const session> s, std::string bucket,
-                                                  std::string key) {
-  operation op("DELETE", std::move(bucket), std::move(key));
-  auto attempt = [&] { return detail::discard_once(*s, op); };
-  try {
-    co_await with_retries<void>(*s, op, attempt);
-  } catch (const error& e) {
-    if (e.code() != "NoSuchKey") throw;  // S3 answers 204; some stores say that it was not there
-  }
+                                                 std::string key) {
+  // S3 answers 204; some stores say that it was not there.
+  return detail::carry_out(std::move(s), operation("DELETE", std::move(bucket), std::move(key)), "NoSuchKey");
 }
 
 }  // namespace millrace::s3
