@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/decode/augment.hpp>
 #include <millrace/decode/decode_images.hpp>
 #include <millrace/decode/image_decoder.hpp>
 #include <millrace/flow/map.hpp>
@@ -168,12 +169,20 @@ int main(int argc, char** argv) {
     for (const mill::host_batch& made : rt.run(std::move(batches))) n += made.size();
     return static_cast<double>(n) * data.per_image();
   });
-  bench::take_turns({&a, &b, &c, &d}, 15);
+  const mill::augment::color_jitter jitter{.brightness = 0.4f, .contrast = 0.4f, .saturation = 0.4f, .hue = 0.1f};
+  bench::contender e("decode_images with color_jitter | batch", [&] {
+    auto batches = mill::iota(count) | mill::map([&data](int i) { return data(i); }) |
+                   mill::decode_images(options, jitter) | mill::batch(batch);
+    std::size_t n = 0;
+    for (const mill::host_batch& made : rt.run(std::move(batches))) n += made.size();
+    return static_cast<double>(n) * data.per_image();
+  });
+  bench::take_turns({&a, &b, &c, &d, &e}, 15);
   std::printf("%dx%d, %.0f KB, a random part to %dx%d f16 CHW; %u threads; GB of JPEG\n", width, height,
               data.per_image() * 1e-3, side, side, threads);
-  bench::print_table({&a, &b, &c, &d});
+  bench::print_table({&a, &b, &c, &d, &e});
   const auto us = [&](const bench::contender& who) { return who.cpu_per_gb.median() * 1e-9 * data.per_image() * 1e6; };
-  for (const bench::contender* who : {&a, &b, &c, &d}) {
+  for (const bench::contender* who : {&a, &b, &c, &d, &e}) {
     std::printf("  %-38s %7.0f images/s  %7.1f CPU us an image\n", who->name.c_str(),
                 who->gb_per_second.median() * 1e9 / data.per_image(), us(*who));
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <millrace/coro/block_on.hpp>
+#include <millrace/decode/augment.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/testing/virtual_loop.hpp>
 
@@ -163,4 +164,33 @@ TEST_CASE("labels may become one value for each class, and a class beyond them i
   CHECK_THROWS_WITH(batches_of(photos(4), decode_images(o)),
                     "s3://b/a.tar at byte 1536, k3: the class number 3 is none of 3");
   CHECK_THROWS_AS(decode_images({.height = 8, .width = 8, .one_hot = -1}), configuration_error);
+}
+
+TEST_CASE("a batch is mixed by the numbers of its first sample, whatever was read before") {
+  const image_options o{.height = 8, .width = 8, .layout = image_layout::chw, .type = dtype::f32, .one_hot = 12};
+  const std::vector<sample> samples = photos(12);
+  for (const bool cut : {false, true}) {
+    const auto mixed = [&](std::size_t from, unsigned threads) {
+      std::vector<host_batch> batches =
+          batches_of(std::vector<sample>(samples.begin() + static_cast<std::ptrdiff_t>(from), samples.end()),
+                     decode_images(o), threads);
+      std::string all;
+      for (const host_batch& b : batches) {
+        if (cut) {
+          augment::cutmix(b, 1);
+        } else {
+          augment::mixup(b, 0.4);
+        }
+        all += std::string(static_cast<const char*>(b.field("label").data()), b.field("label").bytes());
+      }
+      return all;
+    };
+    const std::string all = mixed(0, 1);
+    const bool same_later = mixed(4, 3) == all.substr(4 * 12 * 4);
+    CHECK(same_later);
+    const bool same_batches = all.substr(0, 4) == all.substr(4 * 13 * 4, 4);  // the shares that images keep
+    CHECK_FALSE(same_batches);
+  }
+  const std::vector<host_batch> narrow = batches_of(samples, decode_images({.height = 8, .width = 8}));
+  CHECK_THROWS_AS(augment::mixup(narrow.at(0), 0.4), configuration_error);
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <millrace/base/crc.hpp>
+#include <millrace/decode/augment.hpp>
 #include <millrace/decode/decode_images.hpp>
 #include <millrace/records/tf_example.hpp>
 #include <millrace/train.hpp>
@@ -54,6 +55,40 @@ auto validation(const std::string& folder) {
   return samples_of(folder, 0) | mill::decode_images(images) | mill::batch(8, how);
 }
 // end validation
+
+// begin jitter
+auto jittered(const std::string& folder, std::uint64_t epoch) {
+  const mill::image_options images{.height = 64,
+                                   .width = 64,
+                                   .crop = mill::crop::random_resized{},
+                                   .flip = 0.5,
+                                   .layout = mill::image_layout::chw,
+                                   .type = mill::dtype::f32,
+                                   .mean = {0.485f, 0.456f, 0.406f},
+                                   .std = {0.229f, 0.224f, 0.225f},
+                                   .one_hot = 1000};
+  const mill::augment::color_jitter jitter{.brightness = 0.4f, .contrast = 0.4f, .saturation = 0.4f, .hue = 0.1f};
+  const mill::augment::random_erasing erasing{.probability = 0.25};
+  const auto change = [jitter, erasing](const mill::pixels<float>& chw, mill::sample_rng& numbers) {
+    jitter(chw, numbers);
+    if (numbers.uniform() < 0.1) mill::augment::gaussian_blur(chw, 9, 0.1 + 1.9 * numbers.uniform());
+    for (int i = 0; i < 3; ++i) chw.row(i, 0)[0] = 0;  // any code of yours
+    erasing(chw, numbers);
+  };
+  return samples_of(folder, epoch) | mill::decode_images(images, change) | mill::batch(8);
+}
+// end jitter
+
+// begin mixup
+mill::host_batch mixed(mill::host_batch b) {
+  mill::augment::mixup(b, 0.2);  // or cutmix(b, 1)
+  return b;
+}
+
+auto mixed_batches(const std::string& folder, std::uint64_t epoch) {
+  return jittered(folder, epoch) | mill::map_concurrent(mixed) | mill::to_device(mill::host_device());
+}
+// end mixup
 
 // begin row
 /// An image in two sizes, for a model that looks twice.
@@ -165,6 +200,22 @@ TEST_CASE("the guide's programs for images see every image", "[guide]") {
   std::size_t validated = 0;
   for (const mill::host_batch& b : rt.run(validation(folder.string()))) validated += b.field("label").elements();
   CHECK(validated == 20);
+  for (const mill::device_batch& b : rt.run(mixed_batches(folder.string(), 0))) {
+    const mill::tensor_view labels = b.host_field("label");
+    CHECK(labels.dims() == mill::shape{static_cast<std::int64_t>(b.size()), 1000});
+    float sum = 0;
+    for (const float share : labels.values<float>()) sum += share;
+    CHECK(sum == Approx(static_cast<double>(b.size())));
+  }
+  const auto bytes_of_epoch = [&] {
+    std::string all;
+    for (const mill::device_batch& b : rt.run(mixed_batches(folder.string(), 0))) {
+      all.append(static_cast<const char*>(b.host_field("image").data()), b.host_field("image").bytes());
+    }
+    return all;
+  };
+  const bool same_again = bytes_of_epoch() == bytes_of_epoch();
+  CHECK(same_again);
   std::size_t twice = 0;
   for (const mill::host_batch& b : rt.run(pairs(folder.string()))) twice += b.field("small").bytes();
   CHECK(twice == 20 * 16 * 16 * 3);

@@ -34,8 +34,8 @@ void greyscale(const pixels<float>& p);
 /// Fills a rectangle, the part of it that is inside of the image, with one value.
 void erase(const pixels<float>& p, int top, int left, int height, int width, float value = 0);
 
-/// Turns the image about its middle, counterclockwise, at its size; pixels from outside of it are `fill`. Bilinear or
-/// nearest; throws configuration_error for another filter.
+/// Turns the image about its middle, counterclockwise, at its size; pixels from outside of it are `fill`, as with
+/// torchvision's `fill=0`. Filters are bilinear and nearest; throws configuration_error for another one.
 void rotate(const pixels<float>& p, double degrees, image_filter filter = image_filter::nearest, float fill = 0);
 
 /// Convolves with a Gaussian of `size` x `size` values, mirrored at the edges. Throws configuration_error unless `size`

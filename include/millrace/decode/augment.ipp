@@ -247,6 +247,15 @@ MILLRACE_INLINE void rotate(const pixels<float>& p, double degrees, image_filter
       const auto down = static_cast<float>(from_y - row);
       const auto right = static_cast<float>(from_x - column);
       float weights[] = {(1 - down) * (1 - right), (1 - down) * right, down * (1 - right), down * right};
+      if (inside(row, column) && inside(row + 1, column + 1)) {
+        for (int c = 0; c < p.channels; ++c) {
+          const float* const upper = from.row(c, row) + column;
+          const float* const lower = upper + p.width;
+          p.row(c, y)[x] =
+              weights[0] * upper[0] + weights[1] * upper[1] + weights[2] * lower[0] + weights[3] * lower[1];
+        }
+        continue;
+      }
       float visible = 0;
       for (int i = 0; i < 4; ++i) {
         if (!inside(row + i / 2, column + i % 2)) weights[i] = 0;

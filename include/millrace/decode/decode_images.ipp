@@ -41,6 +41,9 @@ MILLRACE_INLINE image_options decoded_as(const image_options& options, const ima
   if (options.one_hot < 0) throw configuration_error("image_options::one_hot is a number of classes");
   image_options o = options;
   if (f == nullptr) return o;
+  if (options.channels == image_channels::class_numbers) {
+    throw configuration_error("class numbers are not values that a function of decode_images() could change");
+  }
   static_cast<void>(pixel_writer(options));  // it checks type, mean and std
   o.layout = image_layout::chw;
   o.type = dtype::f32;
