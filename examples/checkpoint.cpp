@@ -62,10 +62,12 @@ int save_and_load(const std::string& bucket) {
   const auto loop = mill::make_event_loop();
   mill::block_on(*loop, s3.create_bucket("s3://" + bucket));
   const mill::checkpoints saved(s3, "s3://" + bucket + "/checkpoints/");
-  mill::block_on(*loop, saved.write(1000, memory_of(m)));                   // every rank writes its own
-  mill::block_on(*loop, saved.commit(1000, "the state of the loader", 3));  // then one makes it visible; 3 are kept
+  const std::vector<std::uint64_t> before = mill::block_on(*loop, saved.complete());
+  const std::uint64_t step = before.empty() ? 1000 : before.back() + 1000;
+  mill::block_on(*loop, saved.write(step, memory_of(m)));                   // every rank writes its own
+  mill::block_on(*loop, saved.commit(step, "the state of the loader", 3));  // then one makes it visible; 3 are kept
   std::uint64_t bytes = 0;
-  const mill::tensor_files stored = mill::block_on(*loop, saved.open(mill::block_on(*loop, saved.complete()).back()));
+  const mill::tensor_files stored = mill::block_on(*loop, saved.open(step));
   for (const mill::tensor_files::file& f : stored.files()) bytes += f.object.size.value_or(0);
   std::printf("stored %s: %s\n", stored.files().front().object.url.c_str(),
               mill::format_bytes(static_cast<double>(bytes)).c_str());

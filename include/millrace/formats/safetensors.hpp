@@ -82,8 +82,8 @@ MILLRACE_COROUTINE task<std::string> put_tensors(std::shared_ptr<const storage> 
                                                  write_options how);
 }  // namespace detail
 
-/// Tensors in one or several safetensors files of a store, whose headers have been read. Copies are cheap enough to
-/// keep; it may be used by several tasks at once.
+/// Tensors in one or several safetensors files of a store, whose headers have been read. It may be used by several
+/// tasks at once. A copy has the headers, too.
 class tensor_files {
  public:
   class file {
