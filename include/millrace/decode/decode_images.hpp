@@ -169,7 +169,8 @@ decode_images_stage decode_images(const image_options& options) {
 /// Then (value - mean) / std is stored, or for u8 the nearest of 0 to 255; tensors of another type or layout than f32
 /// and chw cost a copy of the image as f32, a job of the pool. f is called by several threads at once, as const. An
 /// exception of it is one of the sample's: an error of the library gets the sample's place, any other is nested in an
-/// item_error, which has it; `.failures` of batch() counts both. A sample without an origin is a usage_error.
+/// item_error, which has it; `.failures` of batch() counts both. A sample without an origin is a usage_error. A mask
+/// (image_options::mask) is not changed: what f moves or erases, it moves and erases of the image alone.
 template <class Formats = detail::linked_formats, detail::changes_images F>
 decode_images_stage decode_images(const image_options& options, F f) {
   return decode_images_stage(std::make_shared<const image_row_writer>(
