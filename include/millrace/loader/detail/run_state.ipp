@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -254,14 +253,14 @@ MILLRACE_INLINE void progress_line::fire() noexcept {
 
 MILLRACE_INLINE void progress_line::report() noexcept {
   if (options_.report == nullptr) return;
-  std::optional<run_stats> now;
+  run_stats now;
   try {
-    now.emplace(metrics_.snapshot());
+    now = metrics_.snapshot();
   } catch (...) {
     executor_.runtime().log(log_record(log_level::warning, "millrace: there is no memory for a report of the figures"));
     return;
   }
-  options_.report(*now);
+  options_.report(now);
 }
 
 MILLRACE_INLINE void progress_line::arm() noexcept {
