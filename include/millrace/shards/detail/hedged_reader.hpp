@@ -38,7 +38,7 @@ class part_times {
   /// After which time a part is late; 0 while that is not known: look again after `unknown`.
   duration patience(std::size_t length);
   /// The right to request one that is late again, `waited` times its patience after the first request. One that is very
-  /// late may take what later requests will allow: while a reader waits for it, there are none.
+  /// late may take what later requests will allow, as while a reader waits for it there are none; not after a refusal.
   bool take(std::size_t waited);
   /// A part of `length` bytes has come. `held`: as storage::part::held; then no more are requested again for now.
   void came(std::size_t length, duration took, duration held);
@@ -56,6 +56,7 @@ class part_times {
   std::mutex mutex_;
   times by_size_[48];
   double allowed_ = 1;
+  bool refused_ = false;  // since then one has not been allowed: none is taken in advance
 };
 
 /// Reads parts of a store, and requests those that are late again: the first answer counts, the others are dropped. A

@@ -39,7 +39,8 @@ MILLRACE_INLINE duration part_times::patience(std::size_t length) {
 
 MILLRACE_INLINE bool part_times::take(std::size_t waited) {
   const std::lock_guard lock(mutex_);
-  if (allowed_ < 2 - std::min(static_cast<double>(waited), saved + 1)) return false;
+  const double owed = refused_ ? 0 : std::min(static_cast<double>(waited), saved + 1) - 1;
+  if (allowed_ < 1 - owed) return false;
   allowed_ -= 1;
   return true;
 }
@@ -48,9 +49,11 @@ MILLRACE_INLINE void part_times::came(std::size_t length, duration took, duratio
   const std::lock_guard lock(mutex_);
   if (held.count() > 0) {  // its time says nothing of others
     allowed_ = std::min(allowed_, 0.0);
+    refused_ = true;
     return;
   }
   allowed_ = std::min(allowed_ + extra_, saved);
+  refused_ = refused_ && allowed_ < 1;
   times& t = of(length);
   const auto ns = static_cast<double>(took.count());
   ++t.count;
