@@ -515,6 +515,8 @@ class package:
         expect(packed == here, f"not both packed and installed: {sorted(packed ^ here)}")
         sources = self.files_of(folder / f"millrace-{self.o.version}.tar.gz")
         expect({"LICENSE", "CMakeLists.txt", ".ci/run", "include/millrace/millrace.hpp"} <= sources, sorted(sources)[:20])
+        if not shutil.which("git"):
+            raise skipped("what the sources' tarball has is compared with git's list, and there is no git")
         listed = subprocess.run(["git", "-C", self.o.source, "ls-files", "--cached", "--others", "--exclude-standard"],
                                 capture_output=True, text=True)
         if listed.returncode == 0:
