@@ -130,6 +130,9 @@ TEST_CASE("mixup mixes each row with the one before it, cutmix a rectangle of it
   CHECK(images[16 + 7] == 7);
   CHECK(images[32 + 8] == 40);
   CHECK(labels == std::vector<float>{0.75F, 0, 0.25F, 0.25F, 0.75F, 0, 0, 0.25F, 0.75F});
+  CHECK_THROWS_AS(augment::mixup(rows_of(images, 3, 4, 4), marks, 1.5F), configuration_error);
+  CHECK_THROWS_AS(augment::cutmix(rows_of(images, 3, 4, 4), marks, -1, 0, 0), configuration_error);
+  CHECK_THROWS_AS(augment::cutmix(rows_of(images, 3, 4, 4), marks, 0.5F, -1, 0), configuration_error);
   std::vector<std::uint8_t> narrow(3);
   CHECK_THROWS_WITH(
       augment::mixup(tensor_view(narrow.data(), dtype::u8, shape{3, 1}), marks, 1),

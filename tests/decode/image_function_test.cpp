@@ -194,3 +194,32 @@ TEST_CASE("a batch is mixed by the numbers of its first sample, whatever was rea
   const std::vector<host_batch> narrow = batches_of(samples, decode_images({.height = 8, .width = 8}));
   CHECK_THROWS_AS(augment::mixup(narrow.at(0), 0.4), configuration_error);
 }
+
+TEST_CASE("empty rows of a batch are mixed into none") {
+  std::vector<sample> all = photos(4);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i == 0 || i == 2) all[i] = sample();  // could not be read
+    all[i].mark.known = all[i].mark.counted = true;
+    all[i].mark.position = i;
+    all[i].mark.next = i + 1;
+    all[i].mark.padding = i == 0 || i == 2;
+  }
+  image_options o{.height = 8, .width = 8, .layout = image_layout::chw, .type = dtype::f32};
+  o.one_hot = 4;
+  const std::vector<host_batch> plain = batches_of(all, decode_images(o));
+  REQUIRE(plain.size() == 1);
+  REQUIRE(plain[0].weights()[0] == 0);
+  REQUIRE(plain[0].weights()[1] == 1);
+  for (const bool cut : {false, true}) {
+    const std::vector<host_batch> mixed = batches_of(all, decode_images(o));
+    cut ? augment::cutmix(mixed[0], 1) : augment::mixup(mixed[0], 1);
+    const std::vector<double> labels = values_of(mixed[0].field("label"));
+    for (const std::size_t empty : {0u, 2u}) {
+      for (std::size_t c = 0; c < 4; ++c) CHECK(labels[empty * 4 + c] == 0);
+    }
+    CHECK(labels[1 * 4 + 1] + labels[1 * 4 + 3] == Approx(1));  // of itself and the other sample
+    CHECK(labels[3 * 4 + 1] + labels[3 * 4 + 3] == Approx(1));
+    const std::vector<double> images = values_of(mixed[0].field("image"));
+    CHECK(std::all_of(images.begin() + 2 * 192, images.begin() + 3 * 192, [](double v) { return v == 0; }));
+  }
+}

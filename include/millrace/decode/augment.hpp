@@ -99,18 +99,19 @@ class random_erasing {
 
 /// MixUp: image i of the batch becomes lambda times itself and 1 - lambda times image i - 1, the first one's partner is
 /// the last, and the labels likewise. `images` and `labels` are f32, a row a sample: image_options::one_hot makes such
-/// labels. Throws configuration_error for other types, and for another number of rows.
+/// labels. Throws configuration_error for other types, another number of rows, and a lambda that is not from 0 to 1.
 void mixup(const tensor_view& images, const tensor_view& labels, float lambda);
 /// CutMix: a rectangle of image i, of 1 - lambda of the area about the point `y`, `x`, becomes that of image i - 1, and
-/// the labels are mixed by the part that was replaced. `images` is f32 and chw. Throws as mixup().
+/// the labels are mixed by the part that was replaced. `images` is f32 and chw. Throws as mixup(), and for a point that
+/// is not in the images.
 void cutmix(const tensor_view& images, const tensor_view& labels, float lambda, int y, int x);
 
 /// A number of the distribution Beta(alpha, alpha), of uniform ones of `numbers`: as many as it takes.
 double beta(double alpha, sample_rng& numbers);
 
 /// mixup() of the fields "image" and "label" of a batch, with lambda of Beta(alpha, alpha) by the random numbers of its
-/// first sample, for purpose::mix: the same on any thread and after a resume. Padding rows stay as they are. For
-/// map_concurrent() between batch() and to_device().
+/// first sample, for purpose::mix: the same on any thread and after a resume. Rows of weight 0 (failures, padding) stay
+/// as they are, and are mixed into none. For map_concurrent() between batch() and to_device().
 void mixup(const host_batch& b, double alpha);
 /// cutmix() likewise; the point is drawn after lambda.
 void cutmix(const host_batch& b, double alpha);

@@ -74,35 +74,86 @@ inline std::size_t checked_rows(const tensor_view& images, const tensor_view& la
   return rows;
 }
 
-/// Row i becomes lambda times itself and 1 - lambda times row i - 1.
-inline void mix_rows(float* values, std::size_t rows, std::size_t size, float lambda) {
-  if (rows == 0) return;
-  const std::vector<float> last(values + (rows - 1) * size, values + rows * size);
+/// Numbers of rows.
+using row_numbers = std::vector<std::size_t>;
+
+/// Each of these rows of `size` values becomes lambda times itself and 1 - lambda times the one before it.
+inline void mix_rows(float* values, const row_numbers& rows, std::size_t size, float lambda) {
+  if (rows.empty()) return;
+  const std::vector<float> last(values + rows.back() * size, values + (rows.back() + 1) * size);
   const float rest = 1 - lambda;
-  for (std::size_t i = rows; i-- > 0;) {
-    float* const row = values + i * size;
-    const float* const other = i == 0 ? last.data() : row - size;
+  for (std::size_t i = rows.size(); i-- > 0;) {
+    float* const row = values + rows[i] * size;
+    const float* const other = i == 0 ? last.data() : values + rows[i - 1] * size;
     by_fours({row, other}, {row}, size,
              [lambda, rest](const floats4* in, floats4* out) { out[0] = in[1] * rest + in[0] * lambda; });
   }
 }
 
-/// A field of a batch without its padding rows, which stand at its end.
-inline tensor_view real_rows(const host_batch& b, const char* name) {
-  const tensor_view all = b.field(name);
-  std::size_t rows = b.size();
-  while (rows != 0 && b.weights()[rows - 1] == 0) --rows;
-  shape dims;
-  for (std::size_t i = 0; i < all.dims().rank(); ++i) {
-    dims.push_back(i == 0 ? static_cast<std::int64_t>(rows) : all.dims()[i]);
-  }
-  return tensor_view(all.data(), all.type(), dims);
+inline void check_lambda(float lambda) {
+  if (!(lambda >= 0 && lambda <= 1)) throw configuration_error("what is mixed has a lambda from 0 to 1");
 }
 
-inline sample_rng numbers_of(const host_batch& b) {
+inline row_numbers first_rows(std::size_t n) {
+  row_numbers rows(n);
+  for (std::size_t i = 0; i < n; ++i) rows[i] = i;
+  return rows;
+}
+
+/// The rows of a batch that hold a sample: failures and the ends of epochs leave empty ones, of weight 0, anywhere.
+inline row_numbers real_rows(const host_batch& b) {
+  row_numbers rows;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    if (b.weights()[i] != 0) rows.push_back(i);
+  }
+  return rows;
+}
+
+inline sample_rng numbers_of(const host_batch& b, const row_numbers& rows) {
   const std::span<const origin> from = b.tags<origin>();
   if (from.empty()) detail::misused("a batch of samples without origins has no random numbers of its own");
-  return from[0].random(purpose::mix);
+  return from[rows.front()].random(purpose::mix);
+}
+
+inline void mix_up(const tensor_view& images, const tensor_view& labels, const row_numbers& rows, float lambda) {
+  check_lambda(lambda);
+  const std::size_t all = checked_rows(images, labels);
+  if (all == 0) return;
+  mix_rows(images.as<float>(), rows, images.elements() / all, lambda);
+  mix_rows(labels.as<float>(), rows, labels.elements() / all, lambda);
+}
+
+inline void cut_mix(const tensor_view& images, const tensor_view& labels, const row_numbers& rows, float lambda, int y,
+                    int x) {
+  check_lambda(lambda);
+  const std::size_t all = checked_rows(images, labels);
+  if (rows.empty()) return;
+  if (images.dims().rank() != 4) throw configuration_error("cutmix: the images are of four extents, chw");
+  const auto channels = static_cast<int>(images.dims()[1]);
+  const auto height = static_cast<int>(images.dims()[2]);
+  const auto width = static_cast<int>(images.dims()[3]);
+  if (y < 0 || y >= height || x < 0 || x >= width) throw configuration_error("cutmix: the point is not in the images");
+  const double half = 0.5 * std::sqrt(1.0 - static_cast<double>(lambda));
+  const int half_height = static_cast<int>(half * height);
+  const int half_width = static_cast<int>(half * width);
+  const int top = std::max(0, y - half_height);
+  const int left = std::max(0, x - half_width);
+  const int bottom = std::min(height, y + half_height);
+  const int right = std::min(width, x + half_width);
+  const std::size_t size = images.elements() / all;
+  float* const values = images.as<float>();
+  std::vector<float> last(values + rows.back() * size, values + (rows.back() + 1) * size);
+  for (std::size_t i = rows.size(); i-- > 0;) {
+    const pixels<float> to(values + rows[i] * size, channels, height, width);
+    const pixels<float> from(i == 0 ? last.data() : values + rows[i - 1] * size, channels, height, width);
+    for (int c = 0; c < channels; ++c) {
+      for (int row = top; row < bottom; ++row) {
+        std::copy(from.row(c, row) + left, from.row(c, row) + right, to.row(c, row) + left);
+      }
+    }
+  }
+  const double replaced = static_cast<double>(right - left) * (bottom - top) / (static_cast<double>(width) * height);
+  mix_rows(labels.as<float>(), rows, labels.elements() / all, static_cast<float>(1 - replaced));
 }
 
 }  // namespace detail
@@ -310,40 +361,11 @@ MILLRACE_INLINE void gaussian_blur(const pixels<float>& p, int size, double sigm
 }
 
 MILLRACE_INLINE void mixup(const tensor_view& images, const tensor_view& labels, float lambda) {
-  const std::size_t rows = detail::checked_rows(images, labels);
-  if (rows == 0) return;
-  detail::mix_rows(images.as<float>(), rows, images.elements() / rows, lambda);
-  detail::mix_rows(labels.as<float>(), rows, labels.elements() / rows, lambda);
+  detail::mix_up(images, labels, detail::first_rows(detail::checked_rows(images, labels)), lambda);
 }
 
 MILLRACE_INLINE void cutmix(const tensor_view& images, const tensor_view& labels, float lambda, int y, int x) {
-  const std::size_t rows = detail::checked_rows(images, labels);
-  if (rows == 0) return;
-  if (images.dims().rank() != 4) throw configuration_error("cutmix: the images are of four extents, chw");
-  const auto channels = static_cast<int>(images.dims()[1]);
-  const auto height = static_cast<int>(images.dims()[2]);
-  const auto width = static_cast<int>(images.dims()[3]);
-  const double half = 0.5 * std::sqrt(1.0 - static_cast<double>(lambda));
-  const int half_height = static_cast<int>(half * height);
-  const int half_width = static_cast<int>(half * width);
-  const int top = std::max(0, y - half_height);
-  const int left = std::max(0, x - half_width);
-  const int bottom = std::min(height, y + half_height);
-  const int right = std::min(width, x + half_width);
-  const std::size_t size = images.elements() / rows;
-  float* const values = images.as<float>();
-  std::vector<float> last(values + (rows - 1) * size, values + rows * size);
-  for (std::size_t i = rows; i-- > 0;) {
-    const pixels<float> to(values + i * size, channels, height, width);
-    const pixels<float> from(i == 0 ? last.data() : to.data - size, channels, height, width);
-    for (int c = 0; c < channels; ++c) {
-      for (int row = top; row < bottom; ++row) {
-        std::copy(from.row(c, row) + left, from.row(c, row) + right, to.row(c, row) + left);
-      }
-    }
-  }
-  const double replaced = static_cast<double>(right - left) * (bottom - top) / (static_cast<double>(width) * height);
-  detail::mix_rows(labels.as<float>(), rows, labels.elements() / rows, static_cast<float>(1 - replaced));
+  detail::cut_mix(images, labels, detail::first_rows(detail::checked_rows(images, labels)), lambda, y, x);
 }
 
 MILLRACE_INLINE double beta(double alpha, sample_rng& numbers) {
@@ -354,21 +376,22 @@ MILLRACE_INLINE double beta(double alpha, sample_rng& numbers) {
 }
 
 MILLRACE_INLINE void mixup(const host_batch& b, double alpha) {
-  const tensor_view images = detail::real_rows(b, "image");
-  if (images.elements() == 0) return;
-  sample_rng numbers = detail::numbers_of(b);
-  mixup(images, detail::real_rows(b, "label"), static_cast<float>(beta(alpha, numbers)));
+  const detail::row_numbers rows = detail::real_rows(b);
+  if (rows.empty()) return;
+  sample_rng numbers = detail::numbers_of(b, rows);
+  detail::mix_up(b.field("image"), b.field("label"), rows, static_cast<float>(beta(alpha, numbers)));
 }
 
 MILLRACE_INLINE void cutmix(const host_batch& b, double alpha) {
-  const tensor_view images = detail::real_rows(b, "image");
-  if (images.elements() == 0) return;
+  const detail::row_numbers rows = detail::real_rows(b);
+  if (rows.empty()) return;
+  const tensor_view images = b.field("image");
   if (images.dims().rank() != 4) throw configuration_error("cutmix: the images are of four extents, chw");
-  sample_rng numbers = detail::numbers_of(b);
+  sample_rng numbers = detail::numbers_of(b, rows);
   const auto lambda = static_cast<float>(beta(alpha, numbers));
   const auto y = static_cast<int>(numbers.below(static_cast<std::uint64_t>(images.dims()[2])));
   const auto x = static_cast<int>(numbers.below(static_cast<std::uint64_t>(images.dims()[3])));
-  cutmix(images, detail::real_rows(b, "label"), lambda, y, x);
+  detail::cut_mix(images, b.field("label"), rows, lambda, y, x);
 }
 
 }  // namespace augment

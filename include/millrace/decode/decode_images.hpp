@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -46,9 +46,7 @@ class image_function_of final : public image_function {
 };
 
 template <class F>
-concept changes_images = std::is_invocable_v < const F&,
-        const pixels<float>
-&, sample_rng& > ;
+concept changes_images = std::invocable<const F&, const pixels<float>&, sample_rng&>;
 }  // namespace detail
 
 /// Writes a sample's image, and its class number if it has one, into a row of a batch: used by decode_images() for each

@@ -240,8 +240,8 @@ struct image_options {
   image_channels channels = image_channels::rgb;
   image_layout layout = image_layout::hwc;
   dtype type = dtype::u8;  ///< u8: 0 to 255. f16, bf16, f32: (value / 255 - mean) / std, rounded to nearest
-  ::std::array<float, 3> mean = {0, 0,
-                                 0};  ///< of red, green and blue (of grey the first); for the floating-point types
+  /// Of red, green and blue (of grey the first); for the floating-point types.
+  ::std::array<float, 3> mean = {0, 0, 0};
   ::std::array<float, 3> std = {1, 1, 1};
   bool upright = true;          ///< turns images as their EXIF orientation says
   bool reduced_jpegs = true;    ///< decodes JPEGs at 1/2, 1/4 or 1/8 if that is still 1.5 times the wanted size
