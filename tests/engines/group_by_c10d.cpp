@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/engines/training.hpp"
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -26,7 +25,11 @@ int test::with_group(int, char**, const std::function<int(const millrace::rank_g
   how.waitWorkers = false;
   const auto store = c10::make_intrusive<c10d::TCPStore>(address, how);
   const int status = train(millrace::c10d_ranks(mine, store, millrace::c10d_attempt()));
-  store->add("ended", 1);
-  while (how.isServer && store->add("ended", 0) != mine.world_size) ::usleep(20000);
+  store->set("ended/" + std::to_string(mine.index), std::vector<std::uint8_t>{1});
+  if (how.isServer) {  // it goes when all others have said that they need it no more
+    std::vector<std::string> all;
+    for (unsigned i = 0; i < mine.world_size; ++i) all.push_back("ended/" + std::to_string(i));
+    store->wait(all);
+  }
   return status;
 }
