@@ -101,6 +101,15 @@ class tensor_files {
   /// Null if there is none.
   const stored_tensor* find(std::string_view name) const noexcept;
   const std::vector<file>& files() const noexcept { return files_; }
+  /// Where the rows of tensors are: by name, and in their order.
+  class part {
+   public:
+    std::size_t file = 0;    ///< of files()
+    std::size_t tensor = 0;  ///< of its header
+  };
+  const std::vector<part>& parts() const noexcept { return parts_; }
+  /// The tensor that it is, or a piece of it.
+  const stored_tensor& stored(const part& p) const noexcept { return files_[p.file].header.tensors[p.tensor]; }
   /// Of the loader, that was committed with the tensors; empty without.
   const std::string& state() const noexcept { return state_; }
 
@@ -115,6 +124,7 @@ class tensor_files {
  private:
   std::shared_ptr<const storage> store_;
   std::vector<file> files_;
+  std::vector<part> parts_;
   std::vector<stored_tensor> tensors_;
   std::string state_;
 };

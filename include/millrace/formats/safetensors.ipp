@@ -560,40 +560,39 @@ MILLRACE_INLINE safetensors_header safetensors_header::parse(std::string_view fr
 MILLRACE_INLINE tensor_files::tensor_files(std::shared_ptr<const storage> from, std::vector<file> all,
                                            std::string state)
     : store_(std::move(from)), files_(std::move(all)), state_(std::move(state)) {
-  struct part {
-    const file* of;
-    const stored_tensor* tensor;
-  };
-  std::vector<part> parts;
-  for (const file& f : files_) {
-    for (const stored_tensor& t : f.header.tensors) parts.push_back(part{&f, &t});
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    for (std::size_t t = 0; t < files_[f].header.tensors.size(); ++t) {
+      parts_.emplace_back();
+      parts_.back().file = f;
+      parts_.back().tensor = t;
+    }
   }
-  std::sort(parts.begin(), parts.end(), [](const part& a, const part& b) {
-    const int names = a.tensor->name.compare(b.tensor->name);
-    return names != 0 ? names < 0 : a.tensor->first_row < b.tensor->first_row;
+  std::sort(parts_.begin(), parts_.end(), [this](const part& a, const part& b) {
+    const int names = stored(a).name.compare(stored(b).name);
+    return names != 0 ? names < 0 : stored(a).first_row < stored(b).first_row;
   });
-  for (std::size_t i = 0; i < parts.size();) {
-    const stored_tensor& front = *parts[i].tensor;
+  for (std::size_t i = 0; i < parts_.size();) {
+    const stored_tensor& front = stored(parts_[i]);
     stored_tensor whole = front;
     std::uint64_t rows = 0;
     std::uint64_t total = front.rows;
     const auto refuse = [&](const part& p, const char* reason) {
       throw archive_error(std::string("safetensors: ") + reason,
-                          where{p.of->object.shown(), p.tensor->begin, p.tensor->name});
+                          where{files_[p.file].object.shown(), stored(p).begin, stored(p).name});
     };
-    for (bool first = true; i < parts.size() && parts[i].tensor->name == whole.name; ++i, first = false) {
-      const stored_tensor& t = *parts[i].tensor;
+    for (bool first = true; i < parts_.size() && stored(parts_[i]).name == whole.name; ++i, first = false) {
+      const stored_tensor& t = stored(parts_[i]);
       shape like = t.dims.rank() == 0 ? shape() : shape().with_outer(front.dims[0]);
       for (std::size_t d = 1; d < t.dims.rank(); ++d) like.push_back(t.dims[d]);
       if (t.type != front.type || t.rows != total || t.dims.rank() != front.dims.rank() || !(like == front.dims)) {
-        refuse(parts[i], "rows of another type or shape than those in another file");
+        refuse(parts_[i], "rows of another type or shape than those in another file");
       }
       if (t.first_row != rows || (!first && t.dims.rank() == 0)) {
-        refuse(parts[i], t.first_row > rows ? "rows of the tensor are in no file" : "the tensor is in two files");
+        refuse(parts_[i], t.first_row > rows ? "rows of the tensor are in no file" : "the tensor is in two files");
       }
       rows += t.dims.rank() == 0 ? 0 : static_cast<std::uint64_t>(t.dims[0]);
     }
-    if (total != 0 && rows != total) refuse(parts[i - 1], "the last rows of the tensor are in no file");
+    if (total != 0 && rows != total) refuse(parts_[i - 1], "the last rows of the tensor are in no file");
     if (whole.dims.rank() > 0) {
       shape dims = shape().with_outer(static_cast<std::int64_t>(rows));
       for (std::size_t d = 1; d < front.dims.rank(); ++d) dims.push_back(front.dims[d]);
@@ -628,17 +627,17 @@ MILLRACE_COROUTINE_BODY task<void> tensor_files::load(std::vector<tensor_slice> 
     }
     if (want.memory.bytes() == 0) continue;
     const std::uint64_t row = want.memory.bytes() / rows;
-    for (std::size_t f = 0; f < files_.size(); ++f) {
-      for (const stored_tensor& s : files_[f].header.tensors) {
-        if (s.name != want.name) continue;
-        const std::uint64_t own = (s.end - s.begin) / row;
-        const std::uint64_t begin = std::max(s.first_row, want.first_row);
-        const std::uint64_t end = std::min(s.first_row + own, want.first_row + rows);
-        if (begin >= end) continue;
-        char* const to = static_cast<char*>(want.memory.data()) + (begin - want.first_row) * row;
-        all.pieces.push_back(detail::wanted_bytes{f, s.begin + (begin - s.first_row) * row,
-                                                  static_cast<std::size_t>((end - begin) * row), to});
-      }
+    auto p = std::lower_bound(parts_.begin(), parts_.end(), want.name,
+                              [this](const part& each, const std::string& name) { return stored(each).name < name; });
+    for (; p != parts_.end() && stored(*p).name == want.name; ++p) {
+      const stored_tensor& s = stored(*p);
+      const std::uint64_t own = (s.end - s.begin) / row;
+      const std::uint64_t begin = std::max(s.first_row, want.first_row);
+      const std::uint64_t end = std::min(s.first_row + own, want.first_row + rows);
+      if (begin >= end) continue;
+      char* const to = static_cast<char*>(want.memory.data()) + (begin - want.first_row) * row;
+      all.pieces.push_back(detail::wanted_bytes{p->file, s.begin + (begin - s.first_row) * row,
+                                                static_cast<std::size_t>((end - begin) * row), to});
     }
   }
   all.plan();

@@ -47,19 +47,16 @@ MILLRACE_INLINE std::optional<checkpoint_object> checkpoint_object_of(std::strin
 MILLRACE_INLINE std::string checkpoint_index(const tensor_files& all, std::string_view folder, std::string_view state) {
   std::uint64_t bytes = 0;
   std::string map;
-  for (const stored_tensor& t : all.tensors()) {
-    bool first = true;
-    for (const tensor_files::file& f : all.files()) {
-      for (const stored_tensor& s : f.header.tensors) {
-        if (s.name != t.name) continue;
-        bytes += s.end - s.begin;
-        if (!std::exchange(first, false)) continue;
-        map += map.empty() ? "\n    " : ",\n    ";
-        append_quoted(map, t.name);
-        map += ": ";
-        append_quoted(map, std::string_view(f.object.url).substr(folder.size()));
-      }
-    }
+  const std::string* former = nullptr;
+  for (const tensor_files::part& p : all.parts()) {
+    const stored_tensor& t = all.stored(p);
+    bytes += t.end - t.begin;
+    if (former != nullptr && *former == t.name) continue;  // further rows
+    former = &t.name;
+    map += map.empty() ? "\n    " : ",\n    ";
+    append_quoted(map, t.name);
+    map += ": ";
+    append_quoted(map, std::string_view(all.files()[p.file].object.url).substr(folder.size()));
   }
   std::string out = "{\n  \"metadata\": {\n    \"total_size\": " + std::to_string(bytes);
   out += ",\n    \"millrace_state\": ";
