@@ -82,9 +82,11 @@ class Torchrun(Processes):
             skip("torch is not installed (Debian: python3-torch)")
 
     def command(self, ranks):
-        # Torch 1.13 fails with Python 3.11 where a process has the default; there is no process 9.
+        # Torch 1.13 fails with Python 3.11 where a process has the default; there is no process 9. Its --standalone
+        # takes one port for all trainings of a machine: two at a time disturb each other.
         output = ["--redirects", "9:1", "--tee", "9:1"]
-        return [PYTHON, "-m", "torch.distributed.run", "--no_python", "--standalone", *output, "--nproc_per_node",
+        alone = ["--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--rdzv_id", str(os.getpid())]
+        return [PYTHON, "-m", "torch.distributed.run", "--no_python", *alone, *output, "--nproc_per_node",
                 str(ranks), self.program, self.folder]
 
 

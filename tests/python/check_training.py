@@ -56,8 +56,10 @@ def make_data(folder):
 def start(folder, ranks, epochs):
     command = [sys.executable, TRAIN, str(folder), str(epochs)]
     if ranks > 1:
-        # Torch 1.13 fails with Python 3.11 where a process has the default; there is no process 9.
-        command[1:1] = ["-m", "torch.distributed.run", "--standalone", "--redirects", "9:1", "--tee", "9:1",
+        # Torch 1.13 fails with Python 3.11 where a process has the default; there is no process 9. Its --standalone
+        # takes one port for all trainings of a machine: two at a time disturb each other.
+        command[1:1] = ["-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0",
+                        "--rdzv_id", str(os.getpid()), "--redirects", "9:1", "--tee", "9:1",
                         "--nproc_per_node", str(ranks)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
