@@ -434,12 +434,13 @@ class package:
         _, output = self.configure("required", f"-DSUBDIRECTORY={self.o.source}", "-DMILLRACE_USE_TAR_IF_AVAILABLE=OFF")
         expect("millrace::tar is switched off" in output, output)
 
-    # What a machine has on which a reader types recipes: the compiler as c++, sudo, and a root that gets /usr/local.
+    # What a machine has on which a reader types recipes: the compiler as c++, which does not optimise (that takes minutes
+    # and is tried by optimised_user), sudo, and a root that gets /usr/local.
     def machine_of_a_reader(self, folder):
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "bin").mkdir(parents=True)
         root = pathlib.Path(folder, "root")
-        for name, does in (("c++", f'{self.o.launcher.replace(";", " ")} {self.o.compiler} "$@"'),
+        for name, does in (("c++", f'{self.o.launcher.replace(";", " ")} {self.o.compiler} "$@" -O0'),
                            ("cmake", f'{self.o.cmake} "$@"'), ("sudo", '"$@"'),
                            ("apt-get", f'printf "%s\\n" "$@" > {folder}/apt-get.txt')):
             (folder / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
