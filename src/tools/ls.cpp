@@ -97,18 +97,9 @@ std::string type_of(std::string_view extension, const mill::bytes& data) {
 }
 
 std::string json(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) {
-      out += c;
-    } else {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
-      out += code;
-    }
-  }
-  return out + '"';
+  std::string out;
+  mill::text::append_json_string(out, text);
+  return out;
 }
 
 /// What a name shows on a terminal: control characters would move its cursor, or worse.
@@ -178,9 +169,9 @@ int list(const tools::sample_source& source, bool as_json, std::uint64_t limit, 
     }
     if (summary_alone) continue;
     if (as_json) {
-      std::printf("{\"shard\": %s, \"number\": %llu, \"key\": %s, \"fields\": [%s]}\n",
-                  json(source.shards()[s.shard].url).c_str(), static_cast<unsigned long long>(s.ordinal),
-                  json(s.it.key).c_str(), line.c_str());
+      const std::string shard = json(mill::shown_url(source.shards()[s.shard].url));
+      std::printf("{\"shard\": %s, \"number\": %llu, \"key\": %s, \"fields\": [%s]}\n", shard.c_str(),
+                  static_cast<unsigned long long>(s.ordinal), json(s.it.key).c_str(), line.c_str());
     } else {
       std::printf("%llu  %s  %s\n", static_cast<unsigned long long>(s.ordinal), shown(s.it.key).c_str(), line.c_str());
     }

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -24,6 +23,7 @@
 #include <millrace/memory/bytes.hpp>
 #include <millrace/shards/sample.hpp>
 #include <millrace/shards/storage.hpp>
+#include <millrace/text/text.hpp>
 
 #if defined(MILLRACE_WITH_PARQUET)
 #include <cmath>
@@ -76,28 +76,6 @@ inline std::shared_ptr<const mill::shard_format> parquet_format(std::vector<std:
   mill::parquet_options how;
   how.columns = std::move(columns);
   return mill::parquet(std::move(how));
-}
-
-/// A text as a string of JSON (RFC 8259). `valid` becomes false where it is no UTF-8.
-inline std::string json_string(std::string_view text, bool& valid) {
-  std::string out = "\"";
-  while (!text.empty()) {
-    const mill::detail::utf8_character c = mill::detail::first_utf8(text);
-    if (c.length == 0) {
-      valid = false;
-      break;
-    }
-    if (c.code == '"' || c.code == '\\') out += '\\';
-    if (c.code >= 0x20) {
-      out += text.substr(0, c.length);
-    } else {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c.code));
-      out += code;
-    }
-    text.remove_prefix(c.length);
-  }
-  return out + '"';
 }
 
 /// A number as text: the shortest that is read back as the same one; NaN and infinities as Python's json has them.
@@ -296,7 +274,8 @@ class column_files {
     std::string all = "[";
     bool valid = true;
     for (std::size_t k = 0; i < fields.size() && (k == 0 || is_number(fields[i].extension, k)); ++i, ++k) {
-      all += (k == 0 ? "" : ", ") + json_string(fields[i].data.view(), valid);
+      if (k != 0) all += ", ";
+      valid = mill::text::append_json_string(all, fields[i].data.view()) && valid;
     }
     if (!valid) {
       throw mill::decode_error("column \"" + of_.name + "\" has a text that is no UTF-8", s.from.at(s.key));

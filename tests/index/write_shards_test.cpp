@@ -217,6 +217,7 @@ TEST_CASE("names of shards and options that cannot work are refused before anyth
   for (const char* bad : {"s3://b/train.tar", "s3://b/{}-{}.tar", "s3://b/{}/x.tar"}) {
     CHECK_THAT(made_of(c, bad), Contains("has {} once"));
   }
+  CHECK_THAT(made_of(c, "s3://b/tr\xe4in-{}.tar"), Contains("not UTF-8"));
   CHECK(made_of(c, "data/{}.tar") == "data/000000.tar: the store does not serve this URL");
   CHECK(made_of(files(), "s3://b/{}.tar") == "s3://b/000000.tar: the store does not serve this URL");
   CHECK(made_of(std::make_shared<const http_storage>(), "http://host/{}.tar") ==

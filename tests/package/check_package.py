@@ -434,8 +434,8 @@ class package:
         _, output = self.configure("required", f"-DSUBDIRECTORY={self.o.source}", "-DMILLRACE_USE_TAR_IF_AVAILABLE=OFF")
         expect("millrace::tar is switched off" in output, output)
 
-    # What a machine has on which a reader types recipes: the compiler as c++, which does not optimise (that takes minutes
-    # and is tried by optimised_user), sudo, and a root that gets /usr/local.
+    # What a machine has on which a reader types recipes: the compiler as c++, which does not optimise here (that takes
+    # minutes, and is tried by optimised_user), sudo, and a root that gets /usr/local.
     def machine_of_a_reader(self, folder):
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "bin").mkdir(parents=True)

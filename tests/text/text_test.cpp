@@ -89,6 +89,15 @@ TEST_CASE("UTF-8 is written and read back, for the first and the last character 
   }
 }
 
+TEST_CASE("a string of JSON has escapes for what JSON cannot have, and says what was not UTF-8", "[text]") {
+  std::string out = "x";
+  CHECK(text::append_json_string(out, std::string_view("a\"\\\n\0\x1f\x7f\xc3\xa9/", 10)));
+  CHECK(out == "x\"a\\\"\\\\\\u000a\\u0000\\u001f\x7f\xc3\xa9/\"");
+  out.clear();
+  CHECK_FALSE(text::append_json_string(out, "\xc3(\xed\xa0\x80"));
+  CHECK(out == "\"\\ufffd(\\ufffd\\ufffd\\ufffd\"");
+}
+
 TEST_CASE("what is not UTF-8 by RFC 3629 is no character", "[text]") {
   for (const std::string_view bad : {
            "\x80", "\xbf",                          // a following byte alone

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -32,6 +31,7 @@
 #include <millrace/sync/channel.hpp>
 #include <millrace/sync/event.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -41,6 +41,10 @@ MILLRACE_INLINE shard_names::shard_names(std::string pattern) : pattern_(std::mo
   const bool once = hole != std::string::npos && pattern_.find("{}", hole + 2) == std::string::npos;
   if (!once || (last != std::string::npos && last > hole)) {
     throw configuration_error("write_shards: the name of a shard has {} once, for its number, after the last slash",
+                              where{shown_url(pattern_), std::nullopt, {}});
+  }
+  if (std::string said; !text::append_json_string(said, pattern_)) {
+    throw configuration_error("write_shards: the name is not UTF-8, which millrace.json is written in",
                               where{shown_url(pattern_), std::nullopt, {}});
   }
   hole_ = hole;
@@ -443,21 +447,6 @@ MILLRACE_COROUTINE_BODY async_generator<written_shard> write_samples(async_gener
   co_await finish_written(to, names, how);
 }
 
-MILLRACE_INLINE void append_json_text(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) {
-      out += c;
-    } else {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
-      out += code;
-    }
-  }
-  out += '"';
-}
-
 MILLRACE_COROUTINE async_generator<shard> each_of(std::vector<shard> all) {
   for (shard& s : all) co_yield give(s);
 }
@@ -506,10 +495,10 @@ MILLRACE_COROUTINE_BODY task<void> finish_written(std::shared_ptr<const storage>
     head.add(*index, index->text());
     fingerprint.add(*index);
     shards += shards.empty() ? "\n    {\"name\": " : ",\n    {\"name\": ";
-    append_json_text(shards, index->name());
+    text::append_json_string(shards, index->name());
     shards += ", \"samples\": " + std::to_string(index->samples()) + ", \"bytes\": " +
               std::to_string(index->object_size()) + ", \"etag\": ";
-    append_json_text(shards, index->etag());
+    text::append_json_string(shards, index->etag());
     shards += '}';
     samples += index->samples();
     size += index->object_size();
@@ -521,7 +510,7 @@ MILLRACE_COROUTINE_BODY task<void> finish_written(std::shared_ptr<const storage>
   co_await to->put(index_url, std::move(content), writing_of(how, false));
 
   std::string manifest = "{\n  \"version\": 1,\n  \"index\": ";
-  append_json_text(manifest, std::string_view(index_url).substr(names.folder().size()));
+  text::append_json_string(manifest, std::string_view(index_url).substr(names.folder().size()));
   manifest += ",\n  \"samples\": " + std::to_string(samples) + ",\n  \"bytes\": " + std::to_string(size) +
               ",\n  \"fingerprint\": \"" + fingerprint.value().text() + "\",\n  \"shards\": [" + shards + "\n  ]\n}\n";
   co_await put_text(*to, manifest_url, std::move(manifest), writing_of(how, false));

@@ -13,6 +13,7 @@
 #include <millrace/base/error.hpp>
 #include <millrace/loader/detail/whole_file.hpp>
 #include <millrace/loader/export.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -39,7 +40,7 @@ class json_object {
   void number(const char* name, double v) { key(name) += number_text(v); }
   void integer(const char* name, std::int64_t v) { key(name) += std::to_string(v); }
   void flag(const char* name, bool v) { key(name) += v ? "true" : "false"; }
-  void text(const char* name, std::string_view v) { append_json(key(name), v); }
+  void text(const char* name, std::string_view v) { text::append_json_string(key(name), v); }
   void durations(const char* name, const duration_stats& d) {
     json_object inner(key(name));
     inner.integer("count", static_cast<std::int64_t>(d.count));

@@ -135,6 +135,10 @@ enum class plus_sign {
 /// Decodes percent-encoded text; nullopt if a `%` is not followed by two hexadecimal digits.
 std::optional<std::string> uri_decode(std::string_view text, plus_sign plus = plus_sign::literal);
 
+/// Appends `text` as a string of JSON with its quotes (RFC 8259); no copy of it is made, since it may be a secret. Each
+/// byte that belongs to no character of UTF-8 becomes U+FFFD; false if there was one.
+bool append_json_string(std::string& out, std::string_view text);
+
 /// Appends the UTF-8 of a code point up to U+10FFFF that is no surrogate (RFC 3629).
 void append_utf8(std::string& out, std::uint32_t code);
 

@@ -111,4 +111,27 @@ MILLRACE_INLINE void append_utf8(std::string& out, std::uint32_t code) {
   byte(0x80 | (code & 0x3f));
 }
 
+MILLRACE_INLINE bool append_json_string(std::string& out, std::string_view text) {
+  constexpr const char* digits = "0123456789abcdef";
+  bool valid = true;
+  out += '"';
+  while (!text.empty()) {
+    const utf8_character c = first_utf8(text);
+    if (c.length == 0) {
+      out += "\\ufffd";
+      valid = false;
+    } else if (c.code < 0x20) {
+      out += "\\u00";
+      out += digits[c.code >> 4];
+      out += digits[c.code & 15];
+    } else {
+      if (c.code == '"' || c.code == '\\') out += '\\';
+      out += text.substr(0, c.length);
+    }
+    text.remove_prefix(c.length == 0 ? 1 : c.length);
+  }
+  out += '"';
+  return valid;
+}
+
 }  // namespace millrace::text

@@ -20,6 +20,7 @@
 #include <millrace/coro/tracer.hpp>
 #include <millrace/loader/detail/run_trace.hpp>
 #include <millrace/loader/detail/whole_file.hpp>
+#include <millrace/text/text.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
@@ -86,7 +87,7 @@ class trace_text {
       c.category = category;
       c.tid = tid;
       c.text = ",\n{\"name\": ";
-      append_json(c.text, e.name);
+      text::append_json_string(c.text, e.name);
       ((((c.text += ", \"cat\": \"") += category) += "\", ") += pid_) += ", \"tid\": ";
       (c.text += std::to_string(tid)) += ", ";
     }

@@ -31,8 +31,6 @@ class whole_file {
 };
 /// Writes a file as a whole.
 void replace_file(const std::string& path, const std::string& text);
-/// Appends `text` as a JSON string, with its quotes. Bytes that are no UTF-8 become U+FFFD.
-void append_json(std::string& out, std::string_view text);
 
 }  // namespace millrace::detail
 

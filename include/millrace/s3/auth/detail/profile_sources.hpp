@@ -468,23 +468,6 @@ inline std::string sha1_hex(std::string_view text) {
   return out;
 }
 
-/// Appends `text` as a string of JSON, with no copy of it in between: it may be a secret.
-inline void append_quoted(std::string& out, std::string_view text) {
-  static constexpr char hex[] = "0123456789abcdef";
-  out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      out += "\\u00";
-      out += hex[(c >> 4) & 15];
-      out += hex[c & 15];
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
-
 /// "2026-01-31T12:00:00Z"
 inline std::string iso8601(std::int64_t seconds) {
   const text::civil_time t = text::civil_from_unix(seconds);
@@ -512,11 +495,11 @@ inline std::string with_token(std::string_view document, std::string_view access
       if (depth == 1 && !of_value) name = text;
       const bool member = depth == 1 && of_value;
       if (member && name == "\"accessToken\"") {
-        append_quoted(out, access);
+        text::append_json_string(out, access);
       } else if (member && name == "\"expiresAt\"") {
-        append_quoted(out, until);
+        text::append_json_string(out, until);
       } else if (member && name == "\"refreshToken\"") {
-        append_quoted(out, again);
+        text::append_json_string(out, again);
       } else {
         out += text;
       }
@@ -577,9 +560,9 @@ class sso_token {
  private:
   static void append_member(std::string& out, std::string_view name, std::string_view value) {
     out += out.empty() ? '{' : ',';
-    append_quoted(out, name);
+    text::append_json_string(out, name);
     out += ':';
-    append_quoted(out, value);
+    text::append_json_string(out, value);
   }
   std::string_view part(std::string_view name) const noexcept {
     return leaves_ ? leaves_->find(name).value_or(std::string_view()) : std::string_view();
