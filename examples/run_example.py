@@ -104,7 +104,7 @@ def rand_augment(program):
         black = (0, 0, 0)
         for name in ("shear_x", "shear_y", "translate_x", "translate_y", "rotate"):
             moved = pictures[name][1]
-            require(set(moved) <= {*plain, black} and plain != moved, name + ": pixels that are in no place of the image")
+            require(set(moved) <= {*plain, black} and plain != moved, name + ": pixels that the image does not have")
             require(side * side // 2 < sum(pixel != black for pixel in moved) < side * side, name + ": what is outside")
         step = int(side * 150 / 331 * 0.6)
         by_columns = [plain[i - step] if i % side >= step else black for i in range(side * side)]
