@@ -37,6 +37,7 @@
 #include <millrace/base/crc.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/coro/tracer.hpp>
+#include <millrace/decode/augment.hpp>
 #include <millrace/decode/decode_images.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
@@ -365,7 +366,14 @@ class works {
     }
     if (name == "decode" || name == "crops") {
       auto data = dataset("train/", mill::tar_shards());
-      return [this, data, crops = name == "crops"] { return images(*data, crops); };
+      return [this, data, crops = name == "crops"] {
+        const mill::image_options o = crops ? cropped() : whole();
+        return images(*data, o, mill::decode_images(o));
+      };
+    }
+    if (name == "augment") {
+      auto data = dataset("train/", mill::tar_shards());
+      return [this, data] { return images(*data, cropped(), mill::decode_images(cropped(), augment)); };
     }
     if (name.rfind("lines", 0) == 0) {
       return [this, size = static_cast<std::size_t>(std::atoi(name.c_str() + 5))] { return lines(size); };
@@ -444,21 +452,35 @@ class works {
     }
     return c.result();
   }
-  outcome images(const mill::dataset& data, bool crops) {
+  static mill::image_options whole() {
     mill::image_options o;
-    o.height = crops ? 224 : bench::photo_height;
-    o.width = crops ? 224 : bench::photo_width;
-    if (crops) {
-      o.crop = mill::crop::random_resized{};
-      o.flip = 0.5;
-      o.layout = mill::image_layout::chw;
-      o.type = mill::dtype::f16;
-      o.mean = {0.485f, 0.456f, 0.406f};
-      o.std = {0.229f, 0.224f, 0.225f};
-    }
+    o.height = bench::photo_height;
+    o.width = bench::photo_width;
+    return o;
+  }
+  static mill::image_options cropped() {
+    mill::image_options o;
+    o.height = o.width = 224;
+    o.crop = mill::crop::random_resized{};
+    o.flip = 0.5;
+    o.layout = mill::image_layout::chw;
+    o.type = mill::dtype::f16;
+    o.mean = {0.485f, 0.456f, 0.406f};
+    o.std = {0.229f, 0.224f, 0.225f};
+    return o;
+  }
+  static void augment(const mill::pixels<float>& chw, mill::sample_rng& numbers) {
+    static constexpr mill::augment::color_jitter jitter{
+        .brightness = 0.4f, .contrast = 0.4f, .saturation = 0.4f, .hue = 0.1f};
+    jitter(chw, numbers);
+    mill::augment::rotate(chw, 30 * numbers.uniform() - 15, mill::image_filter::bilinear);
+    mill::augment::gaussian_blur(chw, 9, 0.1 + 1.9 * numbers.uniform());
+    mill::augment::random_erasing{.probability = 0.25}(chw, numbers);
+  }
+  outcome images(const mill::dataset& data, const mill::image_options& o, mill::decode_images_stage decode) {
     counter c;
     for (const mill::host_batch& b :
-         rt().run(mill::epochs(data, next_epoch(batch)) | mill::decode_images(o) | mill::batch(), quiet)) {
+         rt().run(mill::epochs(data, next_epoch(batch)) | std::move(decode) | mill::batch(), quiet)) {
       const auto real = static_cast<std::uint64_t>(
           std::count_if(b.weights().begin(), b.weights().end(), [](float w) { return w != 0; }));
       c.add(real * static_cast<std::uint64_t>(o.height) * static_cast<std::uint64_t>(o.width) * 3, real);

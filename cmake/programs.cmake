@@ -3,8 +3,8 @@
 
 # Builds each *.cpp of the calling folder into a program of its own, MILLRACE_PROGRAM_PREFIX before its name (unless the
 # name says bench already). What a file needs is read from its includes: CUDA parts, MPI, PMIx, Google Benchmark,
-# libtorch, SentencePiece, recordings.
-# A program whose needs are missing is left out and named in the configure output.
+# libtorch, SentencePiece, OpenCV, recordings.
+# A program whose needs are missing is left out and named in the configure output; NAME_WHY says what they are.
 
 file(GLOB programs CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
 foreach(source IN LISTS programs)
@@ -15,6 +15,7 @@ foreach(source IN LISTS programs)
   endif()
   set(libraries millrace::millrace)
   set(folders ${PROJECT_SOURCE_DIR})
+  set(system_folders "")
   set(reason "")
   file(STRINGS ${source} includes REGEX "^#include ")
   if(includes MATCHES "millrace_cuda.hpp|millrace/cuda/|cuda_runtime_api.h")
@@ -70,6 +71,19 @@ foreach(source IN LISTS programs)
       set(reason "it needs SentencePiece (Debian: libsentencepiece-dev)")
     endif()
   endif()
+  if(includes MATCHES "<opencv2/")
+    # Two of its libraries alone: its configuration for CMake comes with all of them.
+    find_path(MILLRACE_OPENCV_INCLUDE opencv2/imgproc.hpp PATH_SUFFIXES opencv4)
+    find_library(MILLRACE_OPENCV_CORE opencv_core)
+    find_library(MILLRACE_OPENCV_IMGPROC opencv_imgproc)
+    mark_as_advanced(MILLRACE_OPENCV_INCLUDE MILLRACE_OPENCV_CORE MILLRACE_OPENCV_IMGPROC)
+    list(APPEND system_folders ${MILLRACE_OPENCV_INCLUDE})
+    list(APPEND libraries ${MILLRACE_OPENCV_IMGPROC} ${MILLRACE_OPENCV_CORE})
+    if(NOT EXISTS "${MILLRACE_OPENCV_INCLUDE}/opencv2/core.hpp" OR NOT EXISTS "${MILLRACE_OPENCV_CORE}"
+       OR NOT EXISTS "${MILLRACE_OPENCV_IMGPROC}")
+      set(reason "it needs OpenCV's core and imgproc (Debian: libopencv-core-dev, libopencv-imgproc-dev)")
+    endif()
+  endif()
   if(NOT TARGET millrace::audio AND includes MATCHES "<sndfile.h>|audio.hpp")
     set(reason "${millrace_audio_WHY}")
   endif()
@@ -87,9 +101,11 @@ foreach(source IN LISTS programs)
   endif()
   if(reason)
     message(STATUS "${name} is not built: ${reason}")
+    set(${name}_WHY "${reason}")
     continue()
   endif()
   add_executable(${name} ${source})
   target_include_directories(${name} PRIVATE ${folders})
+  target_include_directories(${name} SYSTEM PRIVATE ${system_folders})
   target_link_libraries(${name} PRIVATE ${libraries} millrace_program_mode millrace_developer)
 endforeach()

@@ -77,6 +77,52 @@ def imagenet(program):
     require(right == ["100.0"] * 3, "three epochs")
 
 
+def read_ppm(path):
+    """The side of a square picture, and its pixels."""
+    with open(path, "rb") as file:
+        head, pixels = file.readline().split(), file.read()
+    require(head[0] == b"P6" and len(pixels) == 3 * int(head[1]) ** 2, f"the size of {path}")
+    return int(head[1]), [tuple(pixels[i:i + 3]) for i in range(0, len(pixels), 3)]
+
+
+def rand_augment(program):
+    with tempfile.TemporaryDirectory() as folder:
+        def batches(*stop):
+            return [line for line in run([program, folder, *stop]).splitlines() if line.startswith("epoch ")]
+
+        whole = batches()
+        require([line[:8] for line in whole] == ["epoch 0,"] * 8 + ["epoch 1,"] * 8, "the batches")
+        require(len(set(line.split()[-1] for line in whole)) == 16, "images that are the same in two batches")
+        os.remove(os.path.join(folder, "state"))
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the pool has one thread
+        require(batches("3") + batches("9") + batches() == whole, "what came after a stop, on one core")
+
+        names = {name[:-4] for name in os.listdir(folder) if name.endswith(".ppm")}
+        require(len(names) == 14, "a picture of each operation")
+        pictures = {name: read_ppm(os.path.join(folder, name + ".ppm")) for name in names}
+        side, plain = pictures["identity"]
+        black = (0, 0, 0)
+        for name in ("shear_x", "shear_y", "translate_x", "translate_y", "rotate"):
+            moved = pictures[name][1]
+            require(set(moved) <= {*plain, black} and plain != moved, name + ": pixels that the image does not have")
+            require(side * side // 2 < sum(pixel != black for pixel in moved) < side * side, name + ": what is outside")
+        step = int(side * 150 / 331 * 0.6)
+        by_columns = [plain[i - step] if i % side >= step else black for i in range(side * side)]
+        require(pictures["translate_x"][1] == by_columns, "translate_x")
+        require(pictures["translate_y"][1] == [black] * (step * side) + plain[:-step * side], "translate_y")
+        require(pictures["posterize"][1] == [tuple(v & 0xfc for v in pixel) for pixel in plain], "posterize")
+        require(pictures["solarize"][1] == [tuple(255 - v if v >= 102 else v for v in pixel) for pixel in plain],
+                "solarize")
+        for c in range(3):
+            values = [pixel[c] for pixel in plain]
+            least, most = min(values), max(values)
+            for pixel, v in zip(pictures["autocontrast"][1], values):
+                require(abs(pixel[c] - 255 * (v - least) / (most - least)) < 0.51, "autocontrast")
+            ranks = sorted(zip(values, (pixel[c] for pixel in pictures["equalize"][1])))
+            require(all(a[1] <= b[1] for a, b in zip(ranks, ranks[1:])), "equalize: the order of the values")
+            require(abs(sum(v for _, v in ranks) / len(ranks) - 128) < 4, "equalize: the mean")
+
+
 def write_samples(path, mode, count):
     with tarfile.open(path, mode) as tar:
         for i in range(count):
@@ -171,5 +217,5 @@ def epochs(program):
 
 if __name__ == "__main__":
     examples = (own_stage, own_format, training_loop, train_libtorch, speech, language_model, imagenet, quickstart, ranks,
-                local_tars, text_lines, checkpoint, epochs)
+                local_tars, text_lines, checkpoint, epochs, rand_augment)
     {f.__name__: f for f in examples}[sys.argv[1]](*sys.argv[2:])

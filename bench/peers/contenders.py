@@ -561,19 +561,24 @@ def turboloader_decode(place):
     return work
 
 
-def _torchvision_batches(place, decode):
+def _torchvision_batches(place, *changes):
+    """Of the decoded bytes random crops, mirrored, what `changes` make of them, normalised."""
     import torch
+    from torchvision.io import ImageReadMode, decode_jpeg
     from torchvision.transforms import v2
 
     torch.set_num_threads(1)
-    change = v2.Compose([v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip(),
+    change = v2.Compose([v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip(), *changes,
                          v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD), v2.ToDtype(torch.float16)])
     all_of = jpegs(place)
+
+    def one(jpeg):
+        return change(decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8), mode=ImageReadMode.RGB))
 
     def work():
         c = Counter()
         for at in range(0, len(all_of), BATCH):
-            batch = torch.stack([change(decode(jpeg)) for jpeg in all_of[at:at + BATCH]])
+            batch = torch.stack([one(jpeg) for jpeg in all_of[at:at + BATCH]])
             c.add(batch.numel(), len(batch))
         return c
 
@@ -581,11 +586,17 @@ def _torchvision_batches(place, decode):
 
 
 def torchvision_crops(place):
-    import torch
-    from torchvision.io import ImageReadMode, decode_jpeg
+    return _torchvision_batches(place)
 
-    return _torchvision_batches(place, lambda jpeg: decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8),
-                                                                mode=ImageReadMode.RGB))
+
+def torchvision_augment(place, values):
+    import torch
+    from torchvision.transforms import v2
+
+    return _torchvision_batches(place, v2.ToDtype(getattr(torch, values), scale=True),
+                                v2.ColorJitter(0.4, 0.4, 0.4, 0.1),
+                                v2.RandomRotation(15, v2.InterpolationMode.BILINEAR),
+                                v2.GaussianBlur(9, (0.1, 2.0)), v2.RandomErasing(0.25))
 
 
 def pil_crops(place):
@@ -608,8 +619,8 @@ def pil_crops(place):
     return work
 
 
-def dali(place, crops):
-    from nvidia.dali import fn, pipeline_def, types
+def dali(place, what):
+    from nvidia.dali import fn, math as dmath, pipeline_def, types
 
     indexes = []
     for path in place.local():  # wds2idx: where each sample begins
@@ -624,12 +635,24 @@ def dali(place, crops):
     @pipeline_def(batch_size=BATCH, num_threads=1, device_id=None)
     def made():
         jpeg = fn.readers.webdataset(paths=place.local(), index_paths=indexes, ext=["jpg"], name="reader",
-                                     random_shuffle=crops)
-        if not crops:
+                                     random_shuffle=what != "decode")
+        if what == "decode":
             return fn.decoders.image(jpeg, device="cpu", output_type=types.RGB)
         image = fn.decoders.image_random_crop(jpeg, device="cpu", output_type=types.RGB, random_area=[0.08, 1.0],
                                               random_aspect_ratio=[3 / 4, 4 / 3])
         image = fn.resize(image, size=[SIDE, SIDE], interp_type=types.INTERP_LINEAR)
+        if what == "augment":
+            between = lambda low, high: fn.random.uniform(range=[low, high])
+            image = fn.color_twist(image, brightness=between(0.6, 1.4), contrast=between(0.6, 1.4),
+                                   saturation=between(0.6, 1.4), hue=between(-36, 36))
+            image = fn.rotate(image, angle=between(-15, 15), keep_size=True, fill_value=0)
+            image = fn.gaussian_blur(image, window_size=9, sigma=between(0.1, 2.0))
+            # One in four: of 0.02 to 0.33 of the area, as the others', in proportions of 0.3 to 3.3.
+            side, tall = fn.random.uniform(range=[0.02, 0.33]), fn.random.uniform(range=[-1.2, 1.2])
+            size = dmath.sqrt(side) * fn.random.coin_flip(probability=0.25)
+            shape = fn.stack(size * dmath.exp(tall / 2), size * dmath.exp(-tall / 2))
+            image = fn.erase(image, anchor=(1.0 - shape) * fn.random.uniform(range=[0.0, 1.0], shape=2), shape=shape,
+                             axis_names="HW", normalized=True)
         return fn.crop_mirror_normalize(image, dtype=types.FLOAT16, output_layout="CHW", mean=[255 * m for m in MEAN],
                                         std=[255 * s for s in STD], mirror=fn.random.coin_flip())
 
@@ -642,7 +665,7 @@ def dali(place, crops):
         while c.items < total:
             (batch,) = one.run()
             images = min(len(batch), total - c.items)
-            c.add(images * (SIDE * SIDE if crops else HEIGHT * WIDTH) * 3, images)
+            c.add(images * (HEIGHT * WIDTH if what == "decode" else SIDE * SIDE) * 3, images)
         return c
 
     return work

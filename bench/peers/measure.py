@@ -219,7 +219,7 @@ LOCAL = "local files"
 
 LINES = (1, 16, 512, 1024)
 GROUPS = ["raw", "samples", "warm", "large", "resnet50", "first", "volumes", "slow", "lossy",
-          *[f"lines{size}" for size in LINES], "decode", "crops"]
+          *[f"lines{size}" for size in LINES], "decode", "crops", "augment"]
 
 
 def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path=""):
@@ -310,7 +310,7 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             [("millrace: epochs() | decode_images() | batch()", "ours:decode", "from the store, shuffled, CRC"),
              ("PIL", "pil_decode", "from memory"), ("simplejpeg", "simplejpeg_decode", "from memory"),
              ("torchvision", "torchvision_decode", "from memory"),
-             ("DALI, CPU", "dali:0", f"{LOCAL}, prefetches before a pass begins"),
+             ("DALI, CPU", "dali:decode", f"{LOCAL}, prefetches before a pass begins"),
              ("turboloader", "turboloader_decode", LOCAL)]),
         "crops": Group(
             "random crops to 224x224, mirrored, normalised, f16, in batches of 100", "CPU us an image", shards,
@@ -318,9 +318,20 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             [("millrace: epochs() | decode_images() | batch()", "ours:crops", "from the store, shuffled, CRC"),
              ("PIL and torchvision v2", "pil_crops", "from memory"),
              ("torchvision v2", "torchvision_crops", "from memory"),
-             ("DALI, CPU", "dali:1", f"{LOCAL}, shuffled, prefetches before a pass begins")],
+             ("DALI, CPU", "dali:crops", f"{LOCAL}, shuffled, prefetches before a pass begins")],
             goals=[("cpu", "millrace: epochs() | decode_images() | batch()", ["DALI, CPU"], 0.5),
                    ("cpu", "millrace: epochs() | decode_images() | batch()", ["torchvision v2"], 0.65)]),
+        "augment": Group(
+            "random crops to 224x224, jittered, turned by up to 15 degrees, blurred by 9x9, one in four erased in part",
+            "CPU us an image", shards, (samples, samples * CROPPED), samples / 1e6,
+            [("millrace: epochs() | decode_images(f) | batch()", "ours:augment", "from the store, shuffled, CRC"),
+             ("torchvision v2, floats", "torchvision_augment:float32", "from memory"),
+             ("torchvision v2, bytes", "torchvision_augment:uint8", "from memory; bytes until they are normalised"),
+             ("DALI, CPU", "dali:augment",
+              f"{LOCAL}, shuffled, prefetches before a pass begins; bytes, hues by one matrix, in a fixed order")],
+            goals=[("cpu", "millrace: epochs() | decode_images(f) | batch()",
+                    ["torchvision v2, floats", "torchvision v2, bytes"], 0.65),
+                   ("cpu", "millrace: epochs() | decode_images(f) | batch()", ["DALI, CPU"], 1)]),
         "volumes": Group(
             f"{volumes} objects of 140 MB, each in one piece of memory", "CPU s a GB", volumes,
             (volumes, volumes * VOLUME), volumes * VOLUME / 1e9,
@@ -536,7 +547,7 @@ def main():
         sys.exit(f"no such groups: {', '.join(unknown)}; there are {', '.join(GROUPS)}")
     results = {}
     apart = {  # servers of their own. Images take a thousand times longer than bytes: one tar is enough
-        "decode": ((1, 0, 0), ""), "crops": ((1, 0, 0), ""), "large": ((1, 0, 0), "large"),
+        **{name: ((1, 0, 0), "") for name in ("decode", "crops", "augment")}, "large": ((1, 0, 0), "large"),
         "resnet50": ((1 if options.quick else 4, 0, 0), "records"), "lossy": ((0, 0, 0), "lossy")}
     served = {}
     for name in names:

@@ -13,6 +13,7 @@
 
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
+#include <millrace/decode/augment.hpp>
 #include <millrace/device/device.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/testing/virtual_loop.hpp>
@@ -60,10 +61,11 @@ sample scene(int i, bytes image_file, bytes mask_file) {
   return s;
 }
 
-std::vector<host_batch> decoded(const std::vector<sample>& samples, const image_options& o) {
+template <class... F>
+std::vector<host_batch> decoded(const std::vector<sample>& samples, const image_options& o, F... f) {
   testing::virtual_loop loop;
   cpu_pool cores(2);
-  auto batches = from_range(samples) | decode_images(o) | batch(8, {.on = cores});
+  auto batches = from_range(samples) | decode_images(o, f...) | batch(8, {.on = cores});
   return block_on(loop, collect(std::move(batches)));
 }
 
@@ -339,4 +341,96 @@ TEST_CASE("a box that is drawn into a mask is where moved() says, turned or not"
     gone += !moved;
   }
   CHECK(gone < 30);
+}
+
+TEST_CASE("a function of image and mask moves both alike, and is stored as any other") {
+  std::vector<sample> samples;
+  for (int i = 0; i < 8; ++i) samples.push_back(scene(i, coordinates(60 + i, 50), mask_of(60 + i, 50)));
+  const auto turn = [](const pixels<float>& chw, const pixels<std::uint8_t>& mask, sample_rng& numbers) {
+    if (mask.channels != 1 || mask.height != 24 || mask.width != 20) throw configuration_error("another shape");
+    const double degrees = 90 * numbers.uniform() - 45;
+    augment::rotate(chw, degrees, image_filter::nearest, 1);
+    augment::rotate(mask, degrees);
+  };
+  std::vector<std::uint8_t> masks;
+  for (const dtype type : {dtype::u8, dtype::f32}) {
+    image_options o = segmentation;
+    o.type = type;
+    o.layout = type == dtype::f32 ? image_layout::chw : image_layout::hwc;
+    const std::vector<host_batch> batches = decoded(samples, o, turn);
+    const auto mask_values = batches.at(0).field("mask").values<std::uint8_t>();
+    const tensor_view images = batches[0].field("image");
+    const auto coordinate = [&](std::size_t p, std::size_t c) {
+      const std::size_t area = 24 * 20;
+      return type == dtype::u8 ? images.values<std::uint8_t>()[p * 3 + c]
+                               : std::lround(255 * images.values<float>()[p / area * 3 * area + c * area + p % area]);
+    };
+    std::size_t wrong = 0;
+    std::size_t outside = 0;
+    for (std::size_t p = 0; p < mask_values.size(); ++p) {
+      const auto x = static_cast<int>(coordinate(p, 0));
+      const auto y = static_cast<int>(coordinate(p, 1));
+      outside += x == 255;
+      wrong += mask_values[p] != (x == 255 ? 255 : class_at(x, y));
+    }
+    CHECK(wrong == 0);
+    CHECK(outside > 100);
+    CHECK(outside < mask_values.size() / 2);
+    if (masks.empty()) masks.assign(mask_values.begin(), mask_values.end());
+    CHECK(std::equal(masks.begin(), masks.end(), mask_values.begin(), mask_values.end()));
+  }
+  // A function of images alone leaves masks as they are.
+  const auto erase = [](const pixels<float>& chw, sample_rng&) { augment::erase(chw, 0, 0, 24, 20); };
+  const std::vector<host_batch> with = decoded(samples, segmentation, erase);
+  const std::vector<host_batch> without = decoded(samples, segmentation);
+  const auto a = with.at(0).field("mask").values<std::uint8_t>();
+  const auto b = without.at(0).field("mask").values<std::uint8_t>();
+  CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+  image_options none = segmentation;
+  none.mask = "";
+  CHECK_THROWS_WITH(decode_images(none, turn),
+                    "a function of images and masks, and image_options::mask names no field");
+}
+
+TEST_CASE("the writer of a row returns the geometry, for boxes and points beside image and mask") {
+  const image_row_writer write(segmentation);
+  const batch_pool pool(write.layout(1));
+  const sample s = scene(5, coordinates(90, 70), mask_of(90, 70));
+  testing::virtual_loop loop;
+  image_geometry g;
+  const auto keep = [&](const sample& of, const batch_row& row) { g = write(of, row); };
+  cpu_pool cores(1);
+  auto batches = from_range(std::vector<sample>{s}) | fill_batches(pool, keep, {.on = cores});
+  const std::vector<host_batch> made = block_on(loop, collect(std::move(batches)));
+  CHECK(g.width == 90);
+  const image_decoder decode(image_options{.height = 24, .width = 20, .filter = image_filter::nearest});
+  std::vector<std::uint8_t> again(decode.dims().elements());
+  decode.into(tensor_view(again.data(), dtype::u8, decode.dims()), s["png"], g);
+  const auto image_values = made.at(0).field("image").values<std::uint8_t>();
+  CHECK(std::equal(again.begin(), again.end(), image_values.begin(), image_values.end()));
+}
+
+TEST_CASE("a point of a turned image is where its pixel is") {
+  for (const double degrees : {0.0, 90.0, 180.0, -90.0, 33.0, -70.5}) {
+    CAPTURE(degrees);
+    std::vector<std::uint8_t> values(31 * 41);
+    const pixels<std::uint8_t> mask(values.data(), 1, 31, 41);
+    for (int y = 11; y < 14; ++y) {
+      for (int x = 25; x < 28; ++x) mask.row(0, y)[x] = 1;
+    }
+    augment::rotate(mask, degrees, 7);
+    const image_point to = augment::rotated(image_point{.x = 26.5, .y = 12.5}, degrees, 31, 41);
+    double x = 0, y = 0, n = 0;
+    for (int row = 0; row < 31; ++row) {
+      for (int column = 0; column < 41; ++column) {
+        if (mask.row(0, row)[column] != 1) continue;
+        x += column + 0.5;
+        y += row + 0.5;
+        ++n;
+      }
+    }
+    REQUIRE(n >= 7);
+    CHECK(std::abs(x / n - to.x) < 0.4);
+    CHECK(std::abs(y / n - to.y) < 0.4);
+  }
 }

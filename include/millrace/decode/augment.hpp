@@ -37,6 +37,10 @@ void erase(const pixels<float>& p, int top, int left, int height, int width, flo
 /// Turns the image about its middle, counterclockwise, at its size; pixels from outside of it are `fill`, as with
 /// torchvision's `fill=0`. Filters are bilinear and nearest; throws configuration_error for another one.
 void rotate(const pixels<float>& p, double degrees, image_filter filter = image_filter::nearest, float fill = 0);
+/// The same for a mask, by nearest; 255 is no class.
+void rotate(const pixels<std::uint8_t>& mask, double degrees, std::uint8_t fill = 255);
+/// The place that a point of an image of `height` x `width` pixels has after rotate(); it may be outside of the image.
+image_point rotated(const image_point& p, double degrees, int height, int width);
 
 /// Convolves with a Gaussian of `size` x `size` values, mirrored at the edges. Throws configuration_error unless `size`
 /// is odd and at most twice the shorter side, and `sigma` positive.

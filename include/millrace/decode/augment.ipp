@@ -63,6 +63,42 @@ inline double log_gamma_number(double alpha, sample_rng& numbers) {
   }
 }
 
+class direction {
+ public:
+  explicit direction(double degrees) {
+    const double angle = degrees * (3.141592653589793 / 180);
+    cosine = std::cos(angle);
+    sine = std::sin(angle);
+  }
+  double cosine, sine;
+};
+
+/// Calls f(y, x, from_y, from_x) for each pixel of an image that is turned about its middle: whole numbers are centres.
+template <class F>
+void each_turned(int height, int width, double degrees, F f) {
+  const direction from(degrees);
+  const double middle_x = (width - 1) / 2.0;
+  const double middle_y = (height - 1) / 2.0;
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      f(y, x, from.sine * (x - middle_x) + from.cosine * (y - middle_y) + middle_y,
+        from.cosine * (x - middle_x) - from.sine * (y - middle_y) + middle_x);
+    }
+  }
+}
+
+template <class T>
+void turn_by_nearest(const pixels<T>& p, double degrees, T fill) {
+  std::vector<T> whole(p.data, p.data + p.area() * static_cast<std::size_t>(p.channels));
+  const pixels<T> from(whole.data(), p.channels, p.height, p.width);
+  each_turned(p.height, p.width, degrees, [&](int y, int x, double from_y, double from_x) {
+    const int row = static_cast<int>(std::nearbyint(from_y));
+    const int column = static_cast<int>(std::nearbyint(from_x));
+    const bool inside = row >= 0 && row < p.height && column >= 0 && column < p.width;
+    for (int c = 0; c < p.channels; ++c) p.row(c, y)[x] = inside ? from.row(c, row)[column] : fill;
+  });
+}
+
 inline std::size_t checked_rows(const tensor_view& images, const tensor_view& labels) {
   const std::size_t rows = images.dims().rank() == 0 ? 0 : static_cast<std::size_t>(images.dims()[0]);
   if (images.type() != dtype::f32 || labels.type() != dtype::f32 || labels.dims().rank() != 2 ||
@@ -273,55 +309,51 @@ MILLRACE_INLINE void rotate(const pixels<float>& p, double degrees, image_filter
   if (filter != image_filter::nearest && filter != image_filter::bilinear) {
     throw configuration_error("rotate: the filter is nearest or bilinear");
   }
-  const double angle = degrees * (3.141592653589793 / 180);
-  const double cosine = std::cos(angle);
-  const double sine = std::sin(angle);
-  const double middle_x = (p.width - 1) / 2.0;
-  const double middle_y = (p.height - 1) / 2.0;
+  if (filter == image_filter::nearest) return detail::turn_by_nearest(p, degrees, fill);
   std::vector<float> whole(p.data, p.data + p.area() * static_cast<std::size_t>(p.channels));
   const pixels<float> from(whole.data(), p.channels, p.height, p.width);
-  for (int y = 0; y < p.height; ++y) {
-    for (int x = 0; x < p.width; ++x) {
-      const double from_x = cosine * (x - middle_x) - sine * (y - middle_y) + middle_x;
-      const double from_y = sine * (x - middle_x) + cosine * (y - middle_y) + middle_y;
-      const auto inside = [&p](int row, int column) {
-        return row >= 0 && row < p.height && column >= 0 && column < p.width;
-      };
-      if (filter == image_filter::nearest) {
-        const int row = static_cast<int>(std::nearbyint(from_y));
-        const int column = static_cast<int>(std::nearbyint(from_x));
-        for (int c = 0; c < p.channels; ++c) p.row(c, y)[x] = inside(row, column) ? from.row(c, row)[column] : fill;
-        continue;
-      }
-      const int row = static_cast<int>(std::floor(from_y));
-      const int column = static_cast<int>(std::floor(from_x));
-      const auto down = static_cast<float>(from_y - row);
-      const auto right = static_cast<float>(from_x - column);
-      float weights[] = {(1 - down) * (1 - right), (1 - down) * right, down * (1 - right), down * right};
-      if (inside(row, column) && inside(row + 1, column + 1)) {
-        for (int c = 0; c < p.channels; ++c) {
-          const float* const upper = from.row(c, row) + column;
-          const float* const lower = upper + p.width;
-          p.row(c, y)[x] =
-              weights[0] * upper[0] + weights[1] * upper[1] + weights[2] * lower[0] + weights[3] * lower[1];
-        }
-        continue;
-      }
-      float visible = 0;
-      for (int i = 0; i < 4; ++i) {
-        if (!inside(row + i / 2, column + i % 2)) weights[i] = 0;
-        visible += weights[i];
-      }
+  detail::each_turned(p.height, p.width, degrees, [&](int y, int x, double from_y, double from_x) {
+    const auto inside = [&p](int row, int column) {
+      return row >= 0 && row < p.height && column >= 0 && column < p.width;
+    };
+    const int row = static_cast<int>(std::floor(from_y));
+    const int column = static_cast<int>(std::floor(from_x));
+    const auto down = static_cast<float>(from_y - row);
+    const auto right = static_cast<float>(from_x - column);
+    float weights[] = {(1 - down) * (1 - right), (1 - down) * right, down * (1 - right), down * right};
+    if (inside(row, column) && inside(row + 1, column + 1)) {
       for (int c = 0; c < p.channels; ++c) {
-        float sum = 0;
-        for (int i = 0; i < 4; ++i) {
-          if (weights[i] != 0) sum += weights[i] * from.row(c, row + i / 2)[column + i % 2];
-        }
-        // An edge's values count by their weights twice, as torchvision's do.
-        p.row(c, y)[x] = visible * sum + (1 - visible) * fill;
+        const float* const upper = from.row(c, row) + column;
+        const float* const lower = upper + p.width;
+        p.row(c, y)[x] = weights[0] * upper[0] + weights[1] * upper[1] + weights[2] * lower[0] + weights[3] * lower[1];
       }
+      return;
     }
-  }
+    float visible = 0;
+    for (int i = 0; i < 4; ++i) {
+      if (!inside(row + i / 2, column + i % 2)) weights[i] = 0;
+      visible += weights[i];
+    }
+    for (int c = 0; c < p.channels; ++c) {
+      float sum = 0;
+      for (int i = 0; i < 4; ++i) {
+        if (weights[i] != 0) sum += weights[i] * from.row(c, row + i / 2)[column + i % 2];
+      }
+      // An edge's values count by their weights twice, as torchvision's do.
+      p.row(c, y)[x] = visible * sum + (1 - visible) * fill;
+    }
+  });
+}
+
+MILLRACE_INLINE void rotate(const pixels<std::uint8_t>& mask, double degrees, std::uint8_t fill) {
+  detail::turn_by_nearest(mask, degrees, fill);
+}
+
+MILLRACE_INLINE image_point rotated(const image_point& p, double degrees, int height, int width) {
+  const detail::direction to(degrees);
+  const double x = p.x - width / 2.0;
+  const double y = p.y - height / 2.0;
+  return {.x = to.cosine * x + to.sine * y + width / 2.0, .y = to.cosine * y - to.sine * x + height / 2.0};
 }
 
 MILLRACE_INLINE void gaussian_blur(const pixels<float>& p, int size, double sigma) {

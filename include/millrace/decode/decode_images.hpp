@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -22,31 +23,45 @@ namespace detail {
 /// Logs, once in a process, that a sample has several images and which one is taken.
 void say_several_images(const sample& s, const field& taken);
 
+template <class F>
+concept changes_masks = std::invocable < const F&,
+        const pixels<float>
+&, const pixels<std::uint8_t>&, sample_rng& > ;
+template <class F>
+concept changes_images = changes_masks<F> || std::invocable < const F&,
+        const pixels<float>
+&, sample_rng& > ;
+
 /// A program's function of images, the options of the rows that it leads to, and memory for what it gets.
 class image_function {
  public:
-  explicit image_function(const image_options& o) : options(o) {}
+  image_function(const image_options& o, bool with_mask) : options(o), needs_mask(with_mask) {}
   image_function(const image_function&) = delete;
   image_function& operator=(const image_function&) = delete;
   virtual ~image_function() = default;
-  virtual void call(const pixels<float>& chw, sample_rng& numbers) const = 0;
+  /// `mask` is without values where the options name none.
+  virtual void call(const pixels<float>& chw, const pixels<std::uint8_t>& mask, sample_rng& numbers) const = 0;
 
   const image_options options;
+  const bool needs_mask;
   mutable pixel_pool scratch;
 };
 
 template <class F>
 class image_function_of final : public image_function {
  public:
-  image_function_of(const image_options& o, F f) : image_function(o), f_(std::move(f)) {}
-  void call(const pixels<float>& chw, sample_rng& numbers) const override { f_(chw, numbers); }
+  image_function_of(const image_options& o, F f) : image_function(o, changes_masks<F>), f_(std::move(f)) {}
+  void call(const pixels<float>& chw, const pixels<std::uint8_t>& mask, sample_rng& numbers) const override {
+    if constexpr (changes_masks<F>) {
+      f_(chw, mask, numbers);
+    } else {
+      f_(chw, numbers);
+    }
+  }
 
  private:
   F f_;
 };
-
-template <class F>
-concept changes_images = std::invocable<const F&, const pixels<float>&, sample_rng&>;
 }  // namespace detail
 
 /// Writes a sample's image, and its class number if it has one, into a row of a batch: used by decode_images() for each
@@ -72,7 +87,8 @@ class image_row_writer {
   image_row_writer(const image_options& options, const detail::source_makers& formats,
                    std::shared_ptr<const detail::image_function> f = nullptr);
 
-  void operator()(const sample& s, const batch_row& row) const;
+  /// Returns what became of the image, for boxes and points in further fields of the row.
+  image_geometry operator()(const sample& s, const batch_row& row) const;
 
   /// The layout of batches of up to `samples`: "image", "label" and "mask" (u8), the latter two if
   /// image_options::label and image_options::mask name a field. Labels are i64, or f32 of image_options::one_hot
@@ -167,8 +183,11 @@ decode_images_stage decode_images(const image_options& options) {
 /// Then (value - mean) / std is stored, or for u8 the nearest of 0 to 255; tensors of another type or layout than f32
 /// and chw cost a copy of the image as f32, a job of the pool. f is called by several threads at once, as const. An
 /// exception of it is one of the sample's: an error of the library gets the sample's place, any other is nested in an
-/// item_error, which has it; `.failures` of batch() counts both. A sample without an origin is a usage_error. A mask
-/// (image_options::mask) is not changed: what f moves or erases, it moves and erases of the image alone.
+/// item_error, which has it; `.failures` of batch() counts both. A sample without an origin is a usage_error.
+///
+/// A function f(chw, mask, numbers) changes image and mask (image_options::mask) together, such as by a geometry of its
+/// own: `mill::pixels<std::uint8_t> mask` has one channel of class numbers, at the image's size, in its row of the
+/// batch. Without a field for masks it is a configuration_error. f(chw, numbers) leaves masks as they are.
 template <class Formats = detail::linked_formats, detail::changes_images F>
 decode_images_stage decode_images(const image_options& options, F f) {
   return decode_images_stage(std::make_shared<const image_row_writer>(

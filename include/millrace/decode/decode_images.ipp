@@ -106,12 +106,14 @@ MILLRACE_INLINE image_row_writer::image_row_writer(const image_options& options,
     o.mean = image_options().mean;
     o.std = image_options().std;
     mask_.emplace(o, formats);
+  } else if (f_ != nullptr && f_->needs_mask) {
+    throw configuration_error("a function of images and masks, and image_options::mask names no field");
   } else if (options.classes != 0 && options.channels != image_channels::class_numbers) {
     throw configuration_error("image_options::classes is for masks, and .mask names no field");
   }
 }
 
-MILLRACE_INLINE void image_row_writer::operator()(const sample& s, const batch_row& row) const {
+MILLRACE_INLINE image_geometry image_row_writer::operator()(const sample& s, const batch_row& row) const {
   const image_options& o = decoder_.options();
   const bool draws = o.crop.random() || o.flip > 0 || f_ != nullptr;
   sample_rng numbers = draws ? s.random(purpose::augment) : sample_rng(0, 0, 0, 0, 0);
@@ -122,21 +124,24 @@ MILLRACE_INLINE void image_row_writer::operator()(const sample& s, const batch_r
     place = tensor_view(scratch.data(), dtype::f32, decoder_.dims());
   }
   const image_geometry g = decoder_.into(place, image_of(s), numbers, s.from.at(s.key));
+  pixels<std::uint8_t> mask(nullptr, 1, o.height, o.width);
+  if (mask_) {
+    const tensor_view classes = row.field("mask");
+    const std::string member = s.key + "." + std::string(std::string_view(o.mask));
+    mask_->into(classes, s[o.mask], g, s.from.at(member));
+    mask.data = classes.as<std::uint8_t>();
+  }
   if (f_ != nullptr) {
     const shape dims = decoder_.dims();
     const pixels<float> chw(static_cast<float*>(place.data()), static_cast<int>(dims[0]), o.height, o.width);
     try {
-      f_->call(chw, numbers);
+      f_->call(chw, mask, numbers);
     } catch (...) {  // of the program's function: it gets the sample's place
       detail::item_place of_sample;
       of_sample.note(s.from, s.key);
       std::rethrow_exception(of_sample.completed());
     }
     detail::store_image(chw, row.field(0).data(), f_->options);
-  }
-  if (mask_) {
-    const std::string member = s.key + "." + std::string(std::string_view(o.mask));
-    mask_->into(row.field("mask"), s[o.mask], g, s.from.at(member));
   }
   if (!o.label.empty()) {
     const std::int64_t label = parse_label(s[o.label], s.from.at(s.key));
@@ -153,6 +158,7 @@ MILLRACE_INLINE void image_row_writer::operator()(const sample& s, const batch_r
   }
   row.key(s.key);
   if (s.from) row.tag(s.from);
+  return g;
 }
 
 MILLRACE_INLINE batch_layout image_row_writer::layout(std::size_t samples) const {
