@@ -108,7 +108,7 @@ std::map<std::string, sample> clips_of(runtime& rt, const std::string& folder, c
 
 }  // namespace
 
-TEST_CASE("the frames of a clip and their times are those of the whole file", "[video]") {
+TEST_CASE("the frames of a clip and their times are those of the whole file", "[video][outside]") {
   if (!has_ffmpeg()) return;
   const char* const ways[][2] = {
       {"B frames, moov last", "-c:v libx264 -bf 3 -g 20"},

@@ -36,7 +36,7 @@ struct video_shards_options {
 /// A clip is one request, or several where other tracks lie between its frames: at most 1.5 times the bytes of its
 /// samples are read, as long as 64 requests do. It is made of them on the pool, in memory of its own. The index reads
 /// by ranges: `moov`, at either end of the object, and each `moof`, twice over a network, and no frames. So it has no
-/// checksums of them. In the index a frame takes about 3.5 bytes, a clip 60.
+/// checksums of them. In the index a frame takes 3 to 7 bytes, a clip 60.
 ///
 /// The objects are those of the listing whose names end in .mp4, .m4v or .mov; if none does, all.
 ///

@@ -42,7 +42,7 @@ class mp4_scanner final : public shard_scanner {
     if (head.size() >= 8) require_mp4(head);
     if (total) size_ = total;
     by_ranges_ = total.has_value();
-    part_ = part;
+    part_ = std::max(part, hop_bytes);
   }
   void add(const bytes& piece) override {
     std::string_view its = piece.view();
@@ -74,16 +74,16 @@ class mp4_scanner final : public shard_scanner {
     }
     file_.finish(size);
     std::vector<mp4_clips::place> places;
-    builder_.describe(mp4_clips::write(file_, options_, object_, places));
+    builder_.describe(mp4_clips::write(file_, options_, where{object_, size, {}}, places));
     std::uint64_t text = 0;
     std::uint64_t group = 0;
     for (const mp4_clips::place& p : places) {
-      group = std::max(group + 1, p.begin);
+      // Clips may share groups of pictures, and the index's numbers grow and end below the size.
+      group = std::max(group + 1, std::min(p.begin, size - places.size() + clips_++));
       builder_.begin_group(group);
       builder_.add(text, p.bytes);
       text += p.bytes;
     }
-    clips_ = places.size();
     return clips_ == 0 ? builder_.finish(size, std::move(etag), false)
                        : builder_.finish(size, std::move(etag), false, size);
   }

@@ -20,8 +20,8 @@ struct video_shards_options;
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// The clips of an MP4 file, as they stand in the description of its index: about 3.5 bytes a frame. A clip is made of
-/// it and of the bytes of its groups of pictures.
+/// The clips of an MP4 file, as they stand in the description of its index: 3 to 7 bytes a frame. A clip is made of it
+/// and of the bytes of its groups of pictures.
 ///
 /// The text, all numbers little-endian: 4 bytes each 1, the bytes of the init segment, ticks in a second, clips C,
 /// groups G, tracks T; of each track its number, the unit of its times (4 bytes each) and its delay (8); the init
@@ -38,9 +38,9 @@ class mp4_clips {
     std::uint64_t begin = 0;
     std::uint64_t bytes = 0;
   };
-  /// Makes the text. `places`: of each clip. decode_error, with the name `object`, for a clip of 2 GiB or more, and for
-  /// more than 2^22 clips.
-  static std::string write(const mp4_file& file, const video_shards_options& options, const std::string& object,
+  /// Makes the text. `end` is the object's name and size, `places` those of each clip. decode_error for a clip of 2 GiB
+  /// or more, and for more than 2^22 clips, or as many as the object has bytes.
+  static std::string write(const mp4_file& file, const video_shards_options& options, const where& end,
                            std::vector<place>& places);
 
   /// `index` must outlive it. index_error if its description is no such text.

@@ -108,12 +108,13 @@ class clip {
 
 /// The clips of a track.
 inline std::vector<clip> cut(const mp4_track& track, const group_times& groups, const video_shards_options& options,
-                             const std::string& object) {
+                             const where& object_end) {
   std::vector<clip> all;
   if (groups.begin.empty()) return all;
   const auto add = [&](std::int64_t begin, std::int64_t end) {
-    if (all.size() >> 22 != 0) {
-      throw decode_error("the options make more than 4,194,304 clips of it", where{object, std::nullopt, {}});
+    if (all.size() >> 22 != 0 || all.size() + 2 > object_end.offset.value_or(0)) {
+      throw decode_error("the options make more than " + std::to_string(all.size()) + " clips of it: too many",
+                         object_end);
     }
     clip c;
     c.begin = begin;
@@ -154,12 +155,12 @@ inline std::vector<clip> cut(const mp4_track& track, const group_times& groups, 
 }  // namespace mp4_clip
 
 MILLRACE_INLINE std::string mp4_clips::write(const mp4_file& file, const video_shards_options& options,
-                                             const std::string& object, std::vector<place>& places) {
+                                             const where& end, std::vector<place>& places) {
   using namespace mp4_clip;
   const std::vector<mp4_track>& tracks = file.tracks();
   const mp4_track& pictures = tracks.front();
   const group_times groups(pictures);
-  const std::vector<clip> clips = cut(pictures, groups, options, object);
+  const std::vector<clip> clips = cut(pictures, groups, options, end);
   const std::size_t count = groups.begin.size();
   const std::string init = file.init();
   std::string out;
@@ -178,7 +179,7 @@ MILLRACE_INLINE std::string mp4_clips::write(const mp4_file& file, const video_s
     std::int64_t unit = 0;
     for (const mp4_sample& s : t.samples)
       unit = std::gcd(unit, std::gcd(std::int64_t{s.duration}, std::int64_t{s.shift}));
-    units.push_back(std::clamp<std::int64_t>(unit, 1, INT32_MAX));
+    units.push_back(unit > 0 && unit <= INT32_MAX ? unit : 1);
     append_le(out, t.id, 4);
     append_le(out, static_cast<std::uint64_t>(units.back()), 4);
     append_le(out, static_cast<std::uint64_t>(t.delay), 8);
@@ -225,7 +226,7 @@ MILLRACE_INLINE std::string mp4_clips::write(const mp4_file& file, const video_s
   append_le(out, samples.size(), 4);
   if (samples.size() > UINT32_MAX / 4) {
     throw decode_error("its tables of samples have " + std::to_string(samples.size()) + " bytes in the index: too many",
-                       where{object, std::nullopt, {}});
+                       end);
   }
   for (const clip& c : clips) {
     place p;
@@ -233,10 +234,13 @@ MILLRACE_INLINE std::string mp4_clips::write(const mp4_file& file, const video_s
                                 least.begin() + static_cast<std::ptrdiff_t>(c.last));
     p.bytes =
         init.size() + moof_bytes(number[c.last] - number[c.first], tracks.size()) + 8 + bytes[c.last] - bytes[c.first];
+    if (bytes[c.last] == bytes[c.first]) {
+      throw archive_error("the frames of clip " + std::to_string(places.size()) + " have no bytes", end);
+    }
     if (p.bytes > INT32_MAX) {
       throw decode_error("clip " + std::to_string(places.size()) + " has " + std::to_string(p.bytes) +
                              " bytes in its groups of pictures: 2 GiB or more are too many",
-                         where{object, p.begin, {}});
+                         where{end.object, p.begin, {}});
     }
     places.push_back(p);
   }

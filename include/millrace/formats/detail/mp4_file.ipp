@@ -169,7 +169,6 @@ class mp4_tables {
                    sizes_.at + 8);
     }
   }
-  std::uint64_t samples() const noexcept { return samples_; }
 
   std::vector<mp4_sample> read() const {
     std::vector<mp4_sample> all(static_cast<std::size_t>(samples_));
