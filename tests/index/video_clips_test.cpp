@@ -201,7 +201,7 @@ TEST_CASE("what is damaged, or is not read, is an error with the byte", "[video]
   CHECK_THAT(with(place("stbl"), drawn_mp4::be(0xffff)), Contains("a box says 65535 bytes"));
   CHECK_THAT(with(place("moov"), drawn_mp4::be(0xf0000000)), Contains("at most 128 MiB"));
   CHECK_THAT(with(place("elst") + 24, drawn_mp4::be(0x20000)), Contains("another speed"));
-  CHECK_THAT(failure_of([&] { index_of(whole, {.seconds = 0.1, .stride = 1e-12}); }), Contains("clips of it: too many"));
+  CHECK_THAT(failure_of([&] { index_of(whole, {.seconds = 0.1, .stride = 1e-12}); }), Contains("it: too many"));
   CHECK_THAT(failure_of([] { video_shards({.seconds = 0}); }), Contains("are positive"));
 
   const auto scanner = video_shards({.seconds = 1000})->scanner("a.mp4", shard("s3://films/a.mp4"), nullptr);
