@@ -29,9 +29,9 @@ struct video_shards_options {
 ///
 /// A sample has three fields. "video" is a little MP4 file of one fragment: the groups' frames, with the times that
 /// they have in the whole file, its edit list included. "begin" and "end" are f64, in seconds of the whole file: the
-/// clip are the frames that are shown at begin <= t < end, and the one that is shown at begin. The little file may have
-/// more of them at both ends; of those before `begin` a decoder may have some that refer to frames before the first key
-/// frame, and are damaged. The key is the file's name, `#` and the clip's number.
+/// clip is the frames that are shown at begin <= t < end, and the one that is still shown at begin. The little file may
+/// have more of them at both ends; of those before `begin` a decoder may have some that refer to frames before the
+/// first key frame, and are damaged. The key is the file's name, `#` and the clip's number.
 ///
 /// A clip is one request, or several where other tracks lie between its frames: at most 1.5 times the bytes of its
 /// samples are read, as long as 64 requests do. It is made of them on the pool, in memory of its own. The index reads
