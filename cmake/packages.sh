@@ -22,7 +22,7 @@ build=(g++ cmake ninja-build pkg-config python3 catch2 liburing-dev libcurl4-ope
 ci=(clang-16 libclang-rt-16-dev llvm-16 libc++-16-dev libc++abi-16-dev ccache git debootstrap)
 services=(openmpi-bin libopenmpi-dev libpmix-dev slurmctld slurmd slurm-client radosgw ceph-mon ceph-osd ceph-common
   python3-boto3 python3-pil python3-numpy python3-pip python3-torch libtorch-dev libopencv-core-dev
-  libopencv-imgproc-dev curl nginx-light debhelper dpkg-dev lintian python3-markdown python3-venv python3-dev)
+  libopencv-imgproc-dev ffmpeg curl nginx-light debhelper dpkg-dev lintian python3-markdown python3-venv python3-dev)
 
 names() {
   local group

@@ -45,6 +45,8 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/flow/failure_policy.ipp>
 #include <millrace/flow/stream.ipp>
 #include <millrace/formats/array_shards.ipp>
+#include <millrace/formats/detail/mp4_clips.ipp>
+#include <millrace/formats/detail/mp4_file.ipp>
 #include <millrace/formats/detail/record_scanner.ipp>
 #include <millrace/formats/index_shard.ipp>
 #include <millrace/formats/line_shards.ipp>
@@ -55,6 +57,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/formats/shard_format.ipp>
 #include <millrace/formats/tar_shards.ipp>
 #include <millrace/formats/tfrecord_shards.ipp>
+#include <millrace/formats/video_shards.ipp>
 #include <millrace/http/detail/addresses.ipp>
 #include <millrace/index/detail/index_parts.ipp>
 #include <millrace/index/detail/indexed_object.ipp>

@@ -36,8 +36,8 @@ struct dataset_options {
   bool make_index = true;
   /// The format of the samples in the store: tar_shards(), which is null, too, line_shards(), tfrecord_shards(),
   /// recordio_shards(), object_samples(), class_folders(), sample_folders(), npy_shards(), megatron(), mds(),
-  /// parquet(), or a program's own. All but tars need an index; of objects the prefix is a folder, which ends in a
-  /// slash.
+  /// parquet(), video_shards(), or a program's own. All but tars need an index; of objects the prefix is a folder,
+  /// which ends in a slash.
   std::shared_ptr<const shard_format> format = nullptr;
   /// A listing of the prefix that was written beforehand (millrace-index --listing): the path of a file, or a URL of
   /// the shards' store. It is read, by one request up to 64 MiB, and nothing is listed: what has come since is not
