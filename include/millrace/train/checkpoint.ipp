@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/random.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -10,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +22,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/executor.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/text/text.hpp>
@@ -61,6 +66,7 @@ MILLRACE_INLINE std::string checkpoint_index(const tensor_files& all, std::strin
   std::string out = "{\n  \"metadata\": {\n    \"total_size\": " + std::to_string(bytes);
   out += ",\n    \"millrace_state\": ";
   append_quoted(out, state);
+  out += ",\n    " + headers_for_index(all, folder);
   return out + "\n  },\n  \"weight_map\": {" + map + "\n  }\n}\n";
 }
 
@@ -84,15 +90,20 @@ MILLRACE_INLINE std::string checkpoints::url(std::uint64_t step) const {
 
 MILLRACE_COROUTINE_BODY task<void> checkpoints::write(std::uint64_t step, std::vector<tensor_slice> tensors) const {
   const std::string index = url(step) + detail::safetensors_index_name;
-  const std::optional<std::string> there = co_await detail::text_if_there(store_, shard(index), 64 * KiB);
+  const std::optional<std::string> there = co_await detail::text_if_there(store_, shard(index), 8 * MiB);
   if (there) {
     throw changed_error("checkpoints: the step is complete, and is not changed",
                         where{detail::shown_url(index), std::nullopt, {}});
   }
-  std::vector<std::pair<std::string, std::string>> none;
+  std::uint64_t random[2] = {};
+  if (::getrandom(random, sizeof random, 0) != static_cast<::ssize_t>(sizeof random)) {
+    throw io_error(std::errc(errno), "checkpoints: the system gives no random numbers");
+  }
+  std::vector<std::pair<std::string, std::string>> marks;  // two saves of the same tensors differ in their headers
+  marks.emplace_back("millrace_save", hash128{random[0], random[1]}.text());
   const write_options how;
   co_await detail::put_tensors(store_, url(step) + detail::safetensors_name(mine_.index + 1u, mine_.world_size),
-                               std::move(tensors), std::move(none), how);
+                               std::move(tensors), std::move(marks), how);
 }
 
 MILLRACE_COROUTINE_BODY task<void> checkpoints::commit(std::uint64_t step, std::string state, std::size_t keep) const {
@@ -142,7 +153,7 @@ MILLRACE_COROUTINE_BODY task<void> checkpoints::commit(std::uint64_t step, std::
     refused = std::current_exception();
   }
   if (refused != nullptr) {
-    const std::optional<std::string> other = co_await detail::text_if_there(store_, shard(at), 64 * KiB);
+    const std::optional<std::string> other = co_await detail::text_if_there(store_, shard(at), 8 * MiB);
     if (other != text) std::rethrow_exception(refused);
   }
   if (keep != 0) co_await remove_older(step, keep);
@@ -160,7 +171,7 @@ MILLRACE_COROUTINE_BODY task<std::vector<std::uint64_t>> checkpoints::complete()
 }
 
 MILLRACE_COROUTINE_BODY task<tensor_files> checkpoints::open(std::uint64_t step) const {
-  return detail::open_tensors(store_, url(step));
+  return detail::open_tensors(store_, url(step), {});
 }
 
 /// Indexes go first: a checkpoint that is being removed is not seen.
