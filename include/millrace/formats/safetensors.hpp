@@ -14,12 +14,15 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/device/batch_pool.hpp>
+#include <millrace/device/detail/slot_device.hpp>
 #include <millrace/device/tensor.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// A named tensor in the program's memory (ordinary or page-locked), or rows of it: what is written and loaded.
+/// A named tensor in the program's memory (ordinary or page-locked), or rows of it: what is written and loaded. What is
+/// loaded may be memory of a device, too.
 class tensor_slice {
  public:
   tensor_slice(std::string its_name, const tensor_view& at, std::uint64_t first = 0, std::uint64_t of = 0)
@@ -116,9 +119,23 @@ class tensor_files {
   /// say): changed_error if they differ. An error is delivered when all reads have ended. Dropping it ends them; keep
   /// the memory until the loops are drained then. Errors: configuration_error for a name, type or shape that is not
   /// stored; the store's. Must outlive the task.
-  MILLRACE_COROUTINE task<void> load(std::vector<tensor_slice> into) const;
+  task<void> load(std::vector<tensor_slice> into) const { return load_to(std::move(into), nullptr); }
+
+  /// The same into memory of a device, which `on` is, or a stream of (cuda::stream): as what to_device() takes. Each
+  /// range is read into page-locked memory of the load's own, 16 times 8 MiB at most, and copied on the stream while
+  /// others are read. When the task has ended all copies are done, so any stream may use the memory; no enqueued work
+  /// may use it before. Dropping the task waits for the copies that are on their way, some milliseconds; then nothing
+  /// writes to the memory any more. Errors: those of the device, too.
+  template <class Device>
+  task<void> load(std::vector<tensor_slice> into, const Device& on) const {
+    auto known = detail::device_of(on);
+    return load_to(std::move(into), std::make_shared<detail::slot_device_on<decltype(known)>>(known));
+  }
 
  private:
+  /// `on`: null for the host's memory.
+  MILLRACE_COROUTINE task<void> load_to(std::vector<tensor_slice> into, std::shared_ptr<detail::slot_device> on) const;
+
   std::shared_ptr<const storage> store_;
   std::vector<file> files_;
   std::vector<part> parts_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -17,15 +18,17 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
 #include <millrace/data/hash128.hpp>
 #include <millrace/decode/array.hpp>
+#include <millrace/device/detail/slot_device.hpp>
 #include <millrace/formats/safetensors.hpp>
-#include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/little_endian.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/shards/range_reader.hpp>
@@ -541,8 +544,40 @@ class memory_in_place final : public slab_source {
   bool lent_ = false;
 };
 
+/// Copies to a device from memory that is kept until they are done. Its end waits for those that are on their way.
+class device_copies {
+ public:
+  device_copies(slot_device& on, bytes from) : on_(on), from_(std::move(from)), done_(on.make_event()) {}
+  device_copies(const device_copies&) = delete;
+  device_copies& operator=(const device_copies&) = delete;
+  ~device_copies() {
+    if (!pending_) return;
+    static_cast<void>(attempt_twice([this] {
+      on_.record(done_);  // a copy may have thrown before it was recorded
+      on_.synchronize(done_);
+    }));
+  }
+  void add(char* to, const char* from, std::size_t n) {
+    pending_ = true;
+    on_.copy_to_device(to, from, n);
+  }
+  void record() { on_.record(done_); }
+  bool done() {
+    pending_ = pending_ && !on_.query(done_);
+    return !pending_;
+  }
+
+ private:
+  slot_device& on_;
+  const bytes from_;
+  const slot_device::object done_;
+  bool pending_ = false;
+};
+
 class tensor_loading {
  public:
+  std::shared_ptr<slot_device> device;  // null: the memory is the host's
+  std::optional<slab_pool> staging;     // page-locked, for a device
   std::vector<shard> objects;
   std::vector<wanted_bytes> pieces;
   std::vector<wanted_request> requests;
@@ -613,16 +648,28 @@ MILLRACE_COROUTINE task<void> load_one(range_reader& reader, tensor_loading& all
   shard& object = all.objects[front.file];
   std::shared_ptr<slab_source> memory;
   if (r.count == 1) memory = std::make_shared<memory_in_place>(front.to);
-  slab_pool pool = memory ? slab_pool(r.length, std::move(memory)) : slab_pool(r.length);
+  slab_pool pool = all.staging ? *all.staging : memory ? slab_pool(r.length, std::move(memory)) : slab_pool(r.length);
   const storage::part p = co_await reader.read(object, front.begin, r.length, pool.uncompared());
   if (p.rest || p.data.size() != r.length) {
     throw archive_error("safetensors: the store sent another range than was asked for",
                         where{object.shown(), front.begin, {}});
   }
+  std::optional<device_copies> copies;
+  if (all.device) copies.emplace(*all.device, p.data);
   for (std::size_t i = r.first; i < r.first + r.count; ++i) {
     const wanted_bytes& each = all.pieces[i];
     const char* const from = p.data.data() + (each.begin - front.begin);
-    if (from != each.to) std::memcpy(each.to, from, each.length);
+    if (copies) {
+      copies->add(each.to, from, each.length);
+    } else if (from != each.to) {
+      std::memcpy(each.to, from, each.length);
+    }
+  }
+  if (!copies) co_return;
+  copies->record();
+  constexpr duration last_look = std::chrono::milliseconds(1);
+  for (duration pause = std::chrono::microseconds(50); !copies->done(); pause = std::min(pause * 2, last_look)) {
+    co_await sleep_for(pause);
   }
 }
 
@@ -801,7 +848,8 @@ MILLRACE_INLINE const stored_tensor* tensor_files::find(std::string_view name) c
   return found == tensors_.end() || found->name != name ? nullptr : &*found;
 }
 
-MILLRACE_COROUTINE_BODY task<void> tensor_files::load(std::vector<tensor_slice> into) const {
+MILLRACE_COROUTINE_BODY task<void> tensor_files::load_to(std::vector<tensor_slice> into,
+                                                         std::shared_ptr<detail::slot_device> on) const {
   detail::tensor_loading all;
   for (const file& f : files_) all.objects.push_back(f.object);
   for (const tensor_slice& want : into) {
@@ -833,6 +881,12 @@ MILLRACE_COROUTINE_BODY task<void> tensor_files::load(std::vector<tensor_slice> 
     }
   }
   all.plan();
+  if (on) {
+    std::size_t longest = 0;
+    for (const detail::wanted_request& r : all.requests) longest = std::max(longest, r.length);
+    if (longest != 0) all.staging.emplace(longest, on);
+    all.device = std::move(on);
+  }
   detail::range_reader reader(store_);
   bool unconfirmed = by_index_;
   bool looks = unconfirmed && std::any_of(all.pieces.begin(), all.pieces.end(), [&all](const detail::wanted_bytes& p) {
