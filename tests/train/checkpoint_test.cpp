@@ -23,6 +23,7 @@
 #include <millrace/shards/file_storage.hpp>
 #include <millrace/shards/s3_storage.hpp>
 
+#include "test_data_default.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/failure_of.hpp"
 #include "tests/support/memory_storage.hpp"
@@ -414,4 +415,51 @@ TEST_CASE("the safetensors package reads and writes the same files", "[outside]"
   block_on(*loop, there.load(std::move(into)));
   CHECK(got == counted(24, 1));
   CHECK(n == std::vector<std::int64_t>{0, 1, 2});
+}
+
+TEST_CASE("PyTorch's distributed checkpoints read and write the same files", "[outside]") {
+  const char* const python = std::getenv("MILLRACE_TORCH_PYTHON");
+  const std::string which = "MILLRACE_TORCH_PYTHON names a Python that has torch 2.8 or newer, and safetensors";
+  if (python == nullptr) MILLRACE_SKIP("torch is not installed (" + which + ")");
+  const temporary_folder folder;
+  const auto loop = make_event_loop();
+  // Of four ranks the second one has no rows: its file says so by having none.
+  const std::uint64_t firsts[] = {0, 4, 4, 11, 12};
+  for (std::uint32_t r = 0; r < 4; ++r) {
+    const std::uint64_t rows = firsts[r + 1] - firsts[r];
+    std::vector<float> w = counted(rows * 5, 100 + static_cast<float>(firsts[r] * 5));
+    std::vector<float> b = counted(3, 100), s = counted(1, 5);
+    std::vector<std::int64_t> n{0, 1, 2};
+    std::vector<std::uint16_t> h{0x3f80, 0x4000};
+    std::vector<tensor_slice> mine;
+    mine.emplace_back("w", view(w, {static_cast<std::int64_t>(rows), 5}), firsts[r], 12);
+    if (r == 2) {
+      mine.emplace_back("b", view(b, {3}));
+      mine.emplace_back("s", view(s, {}));
+      mine.emplace_back("n", tensor_view(n.data(), dtype::i64, {3}));
+      mine.emplace_back("h", tensor_view(h.data(), dtype::bf16, {2}));
+    }
+    const checkpoints saved(files(), folder.path() + "/", {.index = r, .world_size = 4});
+    block_on(*loop, saved.write(1, std::move(mine)));
+    if (r == 3) block_on(*loop, saved.commit(1, "state"));
+  }
+  const std::string theirs = folder.path() + "/theirs/";
+  const std::string command = std::string(python) + " '" + MILLRACE_TEST_SOURCE_DIR +
+                              "/tests/train/torch_checkpoint.py' '" + folder.path() + "/step-000001' '" + theirs + "'";
+  const int status = std::system(command.c_str());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) MILLRACE_SKIP("its torch is too old (" + which + ")");
+  REQUIRE(status == 0);
+  const tensor_files there = block_on(*loop, open_safetensors(files(), theirs));
+  CHECK(there.files().size() == 2);
+  CHECK(all_of_w(*loop, there) == counted(60, 101));
+  std::vector<float> b(3), s(1);
+  std::vector<std::int64_t> n(3);
+  std::vector<tensor_slice> into;
+  into.emplace_back("b", view(b, {3}));
+  into.emplace_back("s", view(s, {}));
+  into.emplace_back("n", tensor_view(n.data(), dtype::i64, {3}));
+  block_on(*loop, there.load(std::move(into)));
+  CHECK(b == counted(3, 101));
+  CHECK(s == counted(1, 6));
+  CHECK(n == std::vector<std::int64_t>{1, 2, 3});
 }
