@@ -114,12 +114,13 @@ MILLRACE_COROUTINE_BODY task<void> checkpoints::commit(std::uint64_t step, std::
   for (std::uint64_t i = 1; i <= mine_.world_size; ++i) {
     due.push_back(here + detail::safetensors_name(i, mine_.world_size));
   }
+  std::sort(due.begin(), due.end());
   std::vector<std::string> strays;
   std::vector<std::string> found;
   bool complete = false;
   for (const shard& s : there) {
     complete = complete || s.url == at;
-    const bool ours = std::find(due.begin(), due.end(), s.url) != due.end();
+    const bool ours = std::binary_search(due.begin(), due.end(), s.url);
     if (ours) found.push_back(s.url);
     if (!ours && std::string_view(s.url).ends_with("safetensors")) strays.push_back(s.url);
   }
@@ -127,8 +128,9 @@ MILLRACE_COROUTINE_BODY task<void> checkpoints::commit(std::uint64_t step, std::
     throw changed_error("checkpoints: the step is complete, and is not changed",
                         where{detail::shown_url(at), std::nullopt, {}});
   }
+  std::sort(found.begin(), found.end());
   for (const std::string& url : due) {
-    if (std::find(found.begin(), found.end(), url) == found.end()) {
+    if (!std::binary_search(found.begin(), found.end(), url)) {
       throw configuration_error("checkpoints: a rank's file is not there: commit() comes after write() on all ranks",
                                 where{detail::shown_url(url), std::nullopt, {}});
     }
