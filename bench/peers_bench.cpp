@@ -10,7 +10,8 @@
 //                                           stores that many tars, text files and objects of 128 MiB; prints the
 //                                           endpoint; each line of standard input, "slow" or "even", is answered "ok".
 //                                           SHAPE: "large": the tars have 1.5 GiB each; "records": SHARDS TFRecord
-//                                           files beside no tars; "small": only small objects; "lossy": 60 ms away
+//                                           files beside no tars; "small": only small objects; "lossy": 60 ms away;
+//                                           "checkpoint": one of SHARDS files of 34 MB, in safetensors
 //   peers_bench trace FILE                  prints the nanoseconds of CPU that an event of a trace costs: as it is
 //                                           added, and as FILE is written of all of them at a run's end
 //   peers_bench WORK ENDPOINT KEYS          prints "ready", then for each line of standard input does WORK once on
@@ -58,6 +59,7 @@
 #include <millrace/shards/untar.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/s3_server/background.hpp>
+#include <millrace/train/checkpoint.hpp>
 #include <millrace/train/dataset.hpp>
 
 #include "bench/common/curl_client.hpp"
@@ -87,6 +89,9 @@ constexpr std::size_t small_objects = 64;
 constexpr std::size_t small_bytes = 256 * mill::KiB;
 constexpr std::int64_t lossy_round_trip = 60'000'000;
 constexpr std::uint64_t lossy_rate = 300'000;
+// A file of a checkpoint: so many weights of side x side floats, and as many biases of a side.
+constexpr std::size_t checkpoint_weights = 8;
+constexpr std::int64_t checkpoint_side = 1024;
 constexpr std::size_t photos = 64;
 constexpr std::size_t batch = 100;
 constexpr std::size_t first_samples = 32;
@@ -95,6 +100,58 @@ std::string numbered(const char* prefix, std::size_t i, const char* suffix) {
   char text[64];
   std::snprintf(text, sizeof text, "%s%04zu%s", prefix, i, suffix);
   return text;
+}
+
+// ---- a checkpoint
+
+/// The tensors of `files` files, and their memory.
+class model {
+ public:
+  explicit model(std::size_t files) {
+    for (std::size_t i = 0; i < files * checkpoint_weights; ++i) {
+      weights_.emplace_back(checkpoint_side * checkpoint_side, static_cast<float>(i));
+      biases_.emplace_back(checkpoint_side, static_cast<float>(i));
+      bytes_ += (weights_[i].size() + biases_[i].size()) * sizeof(float);
+    }
+  }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  /// Of one file, or of all.
+  std::vector<mill::tensor_slice> tensors(std::size_t file = SIZE_MAX) {
+    std::vector<mill::tensor_slice> all;
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      if (file != SIZE_MAX && i / checkpoint_weights != file) continue;
+      const mill::shape square{checkpoint_side, checkpoint_side};
+      all.emplace_back(numbered("layer", i, ".weight"),
+                       mill::tensor_view(weights_[i].data(), mill::dtype::f32, square));
+      all.emplace_back(numbered("layer", i, ".bias"),
+                       mill::tensor_view(biases_[i].data(), mill::dtype::f32, {checkpoint_side}));
+    }
+    return all;
+  }
+
+ private:
+  std::vector<std::vector<float>> weights_;
+  std::vector<std::vector<float>> biases_;
+  std::uint64_t bytes_ = 0;
+};
+
+mill::s3::client client_at(const std::string& endpoint, double hedges = mill::retry_options().hedges) {
+  mill::s3::config_options options;
+  options.endpoint = endpoint;
+  options.retry.hedges = hedges;
+  return mill::s3::client(mill::s3::config(options), mill::s3::credentials("test-key", "test-secret"));
+}
+
+/// Step 1 of s3://b/checkpoint/.
+void save_checkpoint(const mill::s3::client& s3, std::size_t files) {
+  const auto loop = mill::make_event_loop();
+  model all(files);
+  for (std::uint32_t r = 0; r < files; ++r) {
+    const mill::checkpoints saved(s3, "s3://b/checkpoint/",
+                                  {.index = r, .world_size = static_cast<std::uint32_t>(files)});
+    mill::block_on(*loop, saved.write(1, all.tensors(r)));
+    if (r + 1 == files) mill::block_on(*loop, saved.commit(1, ""));
+  }
 }
 
 // ---- the server
@@ -171,7 +228,12 @@ int serve(std::size_t shards, std::size_t texts, std::size_t raws, const std::st
     o.away.connection_rate = lossy_rate;
   }
   mill::s3_server::background server(std::move(o));
-  fill(server, shards, texts, raws, shape);
+  if (shape == "checkpoint") {
+    server.objects().create_bucket("b");
+    save_checkpoint(client_at(server.endpoint()), shards);
+  } else {
+    fill(server, shards, texts, raws, shape);
+  }
   std::printf("%s\n", server.endpoint().c_str());
   std::fflush(stdout);
   char line[64];
@@ -323,6 +385,24 @@ class works {
       auto data = dataset("volume/", mill::object_samples());
       return [this, data] { return samples(*data, 1); };
     }
+    if (name == "save" || name == "load") {
+      return [this, all = std::make_shared<model>(keys_), saves = name == "save", step = std::uint64_t(0)]() mutable {
+        if (!loop_) loop_ = mill::make_event_loop();
+        std::vector<mill::tensor_slice> tensors = all->tensors();
+        const std::size_t count = tensors.size();
+        counter c;
+        if (saves) {
+          const mill::checkpoints saved(s3_, "s3://b/ours/");
+          mill::block_on(*loop_, saved.write(++step, std::move(tensors)));
+          mill::block_on(*loop_, saved.commit(step, "", 1));
+        } else {
+          const mill::tensor_files there = mill::block_on(*loop_, mill::checkpoints(s3_, "s3://b/checkpoint/").open(1));
+          mill::block_on(*loop_, there.load(std::move(tensors)));
+        }
+        c.add(all->bytes(), count);
+        return c.result();
+      };
+    }
     if (name == "small") return [this] { return chunks("small/", small_bytes, keys_, s3_); };
     if (name == "records") {
       auto data = dataset("records/", mill::tfrecord_shards());
@@ -382,12 +462,6 @@ class works {
   }
 
  private:
-  static mill::s3::client client_at(const std::string& endpoint, double hedges = mill::retry_options().hedges) {
-    mill::s3::config_options options;
-    options.endpoint = endpoint;
-    options.retry.hedges = hedges;
-    return mill::s3::client(mill::s3::config(options), mill::s3::credentials("test-key", "test-secret"));
-  }
   static std::vector<mill::shard> known(const char* prefix, std::uint64_t bytes, std::size_t count,
                                         const char* suffix = ".bin") {
     std::vector<mill::shard> all;

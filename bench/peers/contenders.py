@@ -26,6 +26,7 @@ import time
 
 KEY, SECRET, REGION, BUCKET = "test-key", "test-secret", "us-east-1", "b"
 BATCH, FIRST, PIECE = 100, 32, 8 << 20
+WEIGHTS, TENSOR_SIDE = 8, 1024  # of a file of the checkpoint: so many tensors of side x side floats, as many of a side
 HEIGHT, WIDTH, SIDE = 375, 500, 224
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
@@ -754,6 +755,96 @@ def lines_s3torchconnector(place, size):
             yield piece
 
     return split_lines(place, pieces, size)
+
+
+# ---- a checkpoint of KEYS files
+
+
+def tensors_of(place):
+    import torch
+
+    count = place.count * WEIGHTS
+    return {**{f"layer{i:04d}.weight": torch.full((TENSOR_SIDE, TENSOR_SIDE), float(i)) for i in range(count)},
+            **{f"layer{i:04d}.bias": torch.full((TENSOR_SIDE,), float(i)) for i in range(count)}}
+
+
+def counted(tensors, c):
+    for tensor in tensors:
+        c.add(tensor.nbytes)
+    return c
+
+
+def dcp_s3torchconnector(place, what):
+    """PyTorch's distributed checkpoints in one process; what is loaded was saved by itself."""
+    import torch.distributed.checkpoint as dcp
+    from s3torchconnector import S3ClientConfig
+    from s3torchconnector.dcp import S3StorageReader, S3StorageWriter
+    from s3torchconnector.dcp.s3_file_system import S3FileSystem
+
+    state, path = tensors_of(place), f"s3://{BUCKET}/dcp-{what}/"  # endpoint: of the environment
+    config = S3ClientConfig(force_path_style=True)
+
+    def rename(files, old, new):  # it copies within the store, which the server here does not
+        with files.create_stream(old, "rb") as source, files.create_stream(new, "wb") as to:
+            to.write(source.read())
+
+    S3FileSystem.rename = rename
+
+    def save():
+        c = Counter()
+        dcp.save(state, storage_writer=S3StorageWriter(region=REGION, path=path, s3client_config=config))
+        return counted(state.values(), c)
+
+    def load():
+        c = Counter()
+        dcp.load(state, storage_reader=S3StorageReader(region=REGION, path=path, s3client_config=config))
+        return counted(state.values(), c)
+
+    if what == "load":
+        save()
+    return {"save": save, "load": load}[what]
+
+
+def safetensors_boto3(place, what):
+    """The safetensors package, and boto3's transfers, of one file (save), or of each (load)."""
+    import safetensors.torch
+
+    client = boto3_client(place)
+
+    def save():
+        c = Counter()
+        client.upload_fileobj(io.BytesIO(safetensors.torch.save(state)), BUCKET, "boto3/model.safetensors")
+        return counted(state.values(), c)
+
+    def load():
+        c, loaded = Counter(), {}
+        for name in step_files(place):
+            body = io.BytesIO()
+            client.download_fileobj(BUCKET, name, body)
+            loaded.update(safetensors.torch.load(body.getvalue()))
+        return counted(loaded.values(), c)
+
+    state = tensors_of(place) if what == "save" else {}
+    return {"save": save, "load": load}[what]
+
+
+def step_files(place):
+    return [f"checkpoint/step-000001/model-{i + 1:05d}-of-{place.count:05d}.safetensors" for i in range(place.count)]
+
+
+def runai_streamer(place):
+    from runai_model_streamer import SafetensorsStreamer
+
+    os.environ["RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING"] = "0"  # endpoint and keys: of the environment
+    paths = [f"s3://{BUCKET}/{name}" for name in step_files(place)]
+
+    def work():
+        with SafetensorsStreamer() as streamer:
+            c = Counter()
+            streamer.stream_files(paths)
+            return counted((tensor for _, tensor in streamer.get_tensors()), c)
+
+    return work
 
 
 def find(name):

@@ -34,6 +34,7 @@ RAW, VOLUME, SLOW, TEXT = 128 << 20, 140_000_000, 64 << 20, 156_000_000
 RECORDS, RECORD = 1251, 114_660  # samples of a TFRecord file of MLPerf Storage's resnet50, bytes of one
 SMALLS, SMALL = 64, 256 << 10
 DECODED, CROPPED = 500 * 375 * 3, 224 * 224 * 3
+TENSORS, TENSOR_BYTES = 16, 8 * 4 * (1024 * 1024 + 1024)  # of a file of a checkpoint
 
 
 # ---- processes, and what they cost
@@ -219,7 +220,7 @@ LOCAL = "local files"
 
 LINES = (1, 16, 512, 1024)
 GROUPS = ["raw", "samples", "warm", "large", "resnet50", "first", "volumes", "slow", "lossy",
-          *[f"lines{size}" for size in LINES], "decode", "crops", "augment"]
+          *[f"lines{size}" for size in LINES], "decode", "crops", "augment", "save", "load"]
 
 
 def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path=""):
@@ -337,6 +338,19 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             (volumes, volumes * VOLUME), volumes * VOLUME / 1e9,
             [("millrace: s3.read() into memory", "ours:volumes", ""),
              ("millrace: epochs() of objects", "ours:volumes_epochs", "CRC of each object"), *whole("volume")]),
+        "save": Group(
+            f"a checkpoint of {shards * TENSORS} tensors, {shards * TENSOR_BYTES / 1e6:.0f} MB, saved by one process",
+            "CPU s a GB", shards, (shards * TENSORS, shards * TENSOR_BYTES), shards * TENSOR_BYTES / 1e9,
+            [("millrace: checkpoints, write() and commit()", "ours:save", "safetensors"),
+             ("DCP, s3torchconnector", "dcp_s3torchconnector:save", MULTI + ", pickles"),
+             ("safetensors, boto3", "safetensors_boto3:save", MULTI + ", safetensors")]),
+        "load": Group(
+            f"a checkpoint of {shards} files, {shards * TENSOR_BYTES / 1e6:.0f} MB, loaded by one process",
+            "CPU s a GB", shards, (shards * TENSORS, shards * TENSOR_BYTES), shards * TENSOR_BYTES / 1e9,
+            [("millrace: checkpoints, open() and load()", "ours:load", "safetensors, into memory of the program"),
+             ("run:ai model streamer", "runai_streamer", MULTI + ", safetensors"),
+             ("DCP, s3torchconnector", "dcp_s3torchconnector:load", MULTI + ", pickles, one file of its own"),
+             ("safetensors, boto3", "safetensors_boto3:load", MULTI + ", safetensors")]),
         "slow": Group(
             "8 objects of 64 MiB at once; the first request of one takes a second", "CPU s a GB", 8, (8, 8 * SLOW),
             8 * SLOW / 1e9,
@@ -548,7 +562,8 @@ def main():
     results = {}
     apart = {  # servers of their own. Images take a thousand times longer than bytes: one tar is enough
         **{name: ((1, 0, 0), "") for name in ("decode", "crops", "augment")}, "large": ((1, 0, 0), "large"),
-        "resnet50": ((1 if options.quick else 4, 0, 0), "records"), "lossy": ((0, 0, 0), "lossy")}
+        "resnet50": ((1 if options.quick else 4, 0, 0), "records"), "lossy": ((0, 0, 0), "lossy"),
+        **dict.fromkeys(["save", "load"], ((1 if options.quick else 32, 0, 0), "checkpoint"))}
     served = {}
     for name in names:
         served.setdefault(apart.get(name, (sizes, "")), []).append(name)

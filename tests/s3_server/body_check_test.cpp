@@ -96,13 +96,14 @@ TEST_CASE("a request head is split and decoded; the target stays raw beside it")
   CHECK(r.count("x-two") == 2);
   CHECK(r.minor_version == 1);
   CHECK(parsed("GET / HTTP/1.0\r\n").minor_version == 0);
+  CHECK(parsed("GET http://h:80/b/a?x HTTP/1.1\r\nHost: h:80\r\n").target == "/b/a?x");
 }
 
 TEST_CASE("what is not strictly HTTP/1 is refused") {
   const std::string host = "Host: h\r\n";
   CHECK(!refused("GET / HTTP/1.1\r\n" + host));
   for (const char* line : {"GET /", "GET  / HTTP/1.1", "GET / HTTP/2.0", "GET x HTTP/1.1", "G\x01T / HTTP/1.1",
-                           "GET /a b HTTP/1.1", "GET /\xc3\xa9 HTTP/1.1", "GET /#a HTTP/1.1", "GET http://x/ HTTP/1.1",
+                           "GET /a b HTTP/1.1", "GET /\xc3\xa9 HTTP/1.1", "GET /#a HTTP/1.1", "GET http://x HTTP/1.1",
                            "GET /%zz HTTP/1.1", "GET /%4 HTTP/1.1", "GET /?a=%g1 HTTP/1.1", ""}) {
     INFO(line);
     CHECK(refused(std::string(line) + "\r\n" + host));

@@ -14,12 +14,15 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/coro/task.hpp>
 #include <millrace/data/shard.hpp>
+#include <millrace/device/batch_pool.hpp>
+#include <millrace/device/detail/slot_device.hpp>
 #include <millrace/device/tensor.hpp>
 #include <millrace/shards/storage.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
 
-/// A named tensor in the program's memory (ordinary or page-locked), or rows of it: what is written and loaded.
+/// A named tensor in the program's memory (ordinary or page-locked), or rows of it: what is written and loaded. What is
+/// loaded may be memory of a device, too.
 class tensor_slice {
  public:
   tensor_slice(std::string its_name, const tensor_view& at, std::uint64_t first = 0, std::uint64_t of = 0)
@@ -59,21 +62,14 @@ class safetensors_header {
 };
 
 namespace detail {
-/// The index of several files: model.safetensors.index.json.
-class safetensors_index {
- public:
-  std::vector<std::string> files;  ///< names, each once
-  std::string state;
-  static safetensors_index parse(std::string_view text, const std::string& object);
-};
-
 inline constexpr const char* safetensors_index_name = "model.safetensors.index.json";
 /// "model-00001-of-00008.safetensors" for the first of eight.
 std::string safetensors_name(std::uint64_t index, std::uint64_t of);
 /// A JSON string. usage_error for text that is no UTF-8.
 void append_quoted(std::string& out, std::string_view text);
-/// The first bytes of a file with these tensors, which are put into the order of their data. configuration_error for a
-/// name that is there twice, or is "__metadata__", and for rows that the whole tensor does not have.
+/// The first bytes of a file with these tensors, which are put into the order of their data; slices of no rows are left
+/// out. configuration_error for a name that is there twice, or is "__metadata__", and for rows that the whole tensor
+/// does not have.
 std::string safetensors_front(std::vector<tensor_slice>& tensors,
                               const std::vector<std::pair<std::string, std::string>>& metadata);
 MILLRACE_COROUTINE task<std::string> put_tensors(std::shared_ptr<const storage> to, std::string url,
@@ -89,12 +85,14 @@ class tensor_files {
   class file {
    public:
     shard object;
-    safetensors_header header;
+    safetensors_header header;  ///< without its metadata where the index of a checkpoint has it
+    std::string digest;         ///< the hash128 of the header's text
   };
 
   tensor_files() = default;
   /// Joins the rows of tensors that lie in several files. archive_error if they overlap, have a gap or differ.
-  tensor_files(std::shared_ptr<const storage> from, std::vector<file> all, std::string state);
+  /// `by_index`: the headers are those of an index, and the files have not been looked at.
+  tensor_files(std::shared_ptr<const storage> from, std::vector<file> all, std::string state, bool by_index = false);
 
   /// The whole tensors, by name; `dims` has all rows, begin and end say nothing.
   const std::vector<stored_tensor>& tensors() const noexcept { return tensors_; }
@@ -116,23 +114,55 @@ class tensor_files {
   /// Reads tensors, or rows of them, straight into memory that the program gives. Every slice has the stored type and
   /// shape, but for the number of rows. Ranges of 1 MiB and more are read into place in parts of 8 MiB; shorter ones
   /// that lie beside each other (64 KiB apart at most) are one request, and are copied. 16 requests are in flight, each
-  /// of the version whose header was read. An error is delivered when all reads have ended. Dropping it ends them;
-  /// keep the memory until the loops are drained then. Errors: configuration_error for a name, type or shape that is
-  /// not stored; the store's. Must outlive the task.
-  MILLRACE_COROUTINE task<void> load(std::vector<tensor_slice> into) const;
+  /// of the version whose header was read. Headers that came from a checkpoint's index are compared with those of the
+  /// files that are read, where these have no version or another one than was committed (a copy of the checkpoint,
+  /// say): changed_error if they differ. An error is delivered when all reads have ended. Dropping it ends them; keep
+  /// the memory until the loops are drained then. Errors: configuration_error for a name, type or shape that is not
+  /// stored; the store's. Must outlive the task.
+  task<void> load(std::vector<tensor_slice> into) const { return load_to(std::move(into), nullptr); }
+
+  /// The same into memory of a device, which `on` is, or a stream of (cuda::stream): as what to_device() takes. Each
+  /// range is read into page-locked memory of the load's own, 16 times 8 MiB at most, and copied on the stream while
+  /// others are read. When the task has ended all copies are done, so any stream may use the memory; no enqueued work
+  /// may use it before. Dropping the task waits for the copies that are on their way, some milliseconds; then nothing
+  /// writes to the memory any more. Errors: those of the device, too.
+  template <class Device>
+  task<void> load(std::vector<tensor_slice> into, const Device& on) const {
+    auto known = detail::device_of(on);
+    return load_to(std::move(into), std::make_shared<detail::slot_device_on<decltype(known)>>(known));
+  }
 
  private:
+  /// `on`: null for the host's memory.
+  MILLRACE_COROUTINE task<void> load_to(std::vector<tensor_slice> into, std::shared_ptr<detail::slot_device> on) const;
+
   std::shared_ptr<const storage> store_;
   std::vector<file> files_;
   std::vector<part> parts_;
   std::vector<stored_tensor> tensors_;
   std::string state_;
+  bool by_index_ = false;
 };
 
 namespace detail {
+/// The index of several files: model.safetensors.index.json.
+class safetensors_index {
+ public:
+  std::vector<std::string> names;         ///< of the files that the weight_map has, each once
+  std::vector<tensor_files::file> files;  ///< a checkpoint's, with their headers; else none
+  std::string state;
+  /// `folder`: of the files. `only`: see open_safetensors().
+  static safetensors_index parse(std::string_view text, const std::string& folder, std::vector<std::string> only = {});
+};
+
+/// The members of an index that the headers of all files are read from: "millrace_tensors" has name, type and shape of
+/// each whole tensor, "millrace_files" of each file its name, ETag, digest and [bytes, byte where the data begins], and
+/// number of the tensor, first row and rows (0, 0 without dimensions) of what is in it, in the order of the data.
+std::string headers_for_index(const tensor_files& all, std::string_view folder);
 /// The header of one file.
 MILLRACE_COROUTINE task<tensor_files::file> read_front(std::shared_ptr<const storage> from, std::string url);
-MILLRACE_COROUTINE task<tensor_files> open_tensors(std::shared_ptr<const storage> from, std::string url);
+MILLRACE_COROUTINE task<tensor_files> open_tensors(std::shared_ptr<const storage> from, std::string url,
+                                                   std::vector<std::string> only);
 }  // namespace detail
 
 /// Stores tensors as one safetensors file, from the program's memory; gives its ETag. The data is in the order of the
@@ -146,12 +176,13 @@ task<std::string> put_safetensors(const Store& store, std::string url, std::vect
 }
 
 /// Reads the headers of a safetensors file, or of all files in a folder (a URL that ends with a slash) by the
-/// `model.safetensors.index.json` in it: a checkpoint, or a model as Hugging Face keeps it. 64 KiB of each file are
-/// read, and more where the header is longer. Errors: archive_error for damaged or hostile headers and indexes, the
-/// store's.
+/// `model.safetensors.index.json` in it: a checkpoint, whose index has the headers (at most four requests), or a model
+/// as Hugging Face keeps it. 64 KiB of each file of that are read, and more where the header is longer; with `only`,
+/// of the files that have these tensors. Errors: archive_error for damaged or hostile headers and indexes,
+/// configuration_error for a tensor of `only` that an index has not, the store's.
 template <class Store>
-task<tensor_files> open_safetensors(const Store& store, std::string url) {
-  return detail::open_tensors(detail::storage_of(store), std::move(url));
+task<tensor_files> open_safetensors(const Store& store, std::string url, std::vector<std::string> only = {}) {
+  return detail::open_tensors(detail::storage_of(store), std::move(url), std::move(only));
 }
 
 }  // namespace millrace::inline MILLRACE_ABI

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -17,14 +18,17 @@
 #include <utility>
 #include <vector>
 
+#include <millrace/base/clock.hpp>
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
 #include <millrace/coro/async_generator.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/decode/array.hpp>
+#include <millrace/device/detail/slot_device.hpp>
 #include <millrace/formats/safetensors.hpp>
-#include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/index/detail/little_endian.hpp>
+#include <millrace/io/sleep.hpp>
 #include <millrace/memory/bytes.hpp>
 #include <millrace/memory/slab_pool.hpp>
 #include <millrace/shards/range_reader.hpp>
@@ -44,6 +48,24 @@ MILLRACE_INLINE std::string stored_name(dtype type) {
   std::string name = name_of(type);
   for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   return name;
+}
+
+MILLRACE_INLINE std::optional<dtype> type_of_stored(std::string_view name) {
+  for (const dtype d : stored_types) {
+    if (stored_name(d) == name) return d;
+  }
+  return std::nullopt;
+}
+
+/// Bytes of a tensor, or of so many rows of one; nullopt if they are too many.
+MILLRACE_INLINE std::optional<std::uint64_t> bytes_of_stored(dtype type, const shape& dims,
+                                                             std::optional<std::uint64_t> rows = std::nullopt) {
+  std::uint64_t bytes = size_of(type);
+  for (std::size_t d = 0; d < dims.rank(); ++d) {
+    const auto n = d == 0 && rows ? *rows : static_cast<std::uint64_t>(dims[d]);
+    if (__builtin_mul_overflow(bytes, n, &bytes)) return std::nullopt;
+  }
+  return bytes;
 }
 
 /// Walks through one JSON document of known form. Anything else is an archive_error with its byte.
@@ -102,6 +124,15 @@ class json_walk {
     need(']');
     return all;
   }
+  shape shape_of(const std::vector<std::uint64_t>& extents, const std::string& tensor) const {
+    shape dims;
+    if (extents.size() > shape::max_rank) refuse("more than 8 dimensions", tensor);
+    for (const std::uint64_t n : extents) {
+      if (n > INT64_MAX) refuse("the shape is too large", tensor);
+      dims.push_back(static_cast<std::int64_t>(n));
+    }
+    return dims;
+  }
   /// Passes over a value.
   void skip() {
     std::size_t depth = 0;
@@ -117,6 +148,12 @@ class json_walk {
         at_ = std::min(text_.find_first_of(" \t\r\n,:{}[]\"", at_), text_.size());
       }
     } while (depth > 0 && at_ < text_.size());
+  }
+  /// The name of a file of the folder.
+  std::string file_name(const std::string& tensor) {
+    std::string file = string();
+    if (file.empty() || file.find('/') != std::string::npos) refuse("a file outside of the folder", tensor);
+    return file;
   }
   bool at_string() {
     if (!take('"')) return false;
@@ -167,6 +204,11 @@ MILLRACE_INLINE std::string safetensors_name(std::uint64_t index, std::uint64_t 
 
 MILLRACE_INLINE std::string safetensors_front(std::vector<tensor_slice>& tensors,
                                               const std::vector<std::pair<std::string, std::string>>& metadata) {
+  // Readers by DCP_SHARDING_INFO would take no rows for those of another file that begin there.
+  std::erase_if(tensors, [](const tensor_slice& t) {
+    const shape& dims = t.memory.dims();
+    return t.rows != 0 && t.first_row <= t.rows && dims.rank() != 0 && dims[0] == 0;
+  });
   std::sort(tensors.begin(), tensors.end(), [](const tensor_slice& a, const tensor_slice& b) {
     return std::make_tuple(size_of(b.memory.type()), std::string_view(a.name)) <
            std::make_tuple(size_of(a.memory.type()), std::string_view(b.name));
@@ -251,25 +293,131 @@ MILLRACE_COROUTINE_BODY task<std::string> put_tensors(std::shared_ptr<const stor
   co_return std::move(etag);
 }
 
-MILLRACE_INLINE safetensors_index safetensors_index::parse(std::string_view text, const std::string& object) {
+MILLRACE_INLINE std::string headers_for_index(const tensor_files& all, std::string_view folder) {
+  const std::vector<stored_tensor>& whole = all.tensors();
+  std::string out = "\"millrace_tensors\": [";
+  const char* comma = "";
+  for (const stored_tensor& t : whole) {
+    out += std::exchange(comma, ",") + std::string("\n      [");
+    append_quoted(out, t.name);
+    out += ",\"" + stored_name(t.type) + "\",[";
+    for (std::size_t d = 0; d < t.dims.rank(); ++d) out += (d == 0 ? "" : ",") + std::to_string(t.dims[d]);
+    out += "]]";
+  }
+  out += "\n    ],\n    \"millrace_files\": [";
+  comma = "";
+  for (const tensor_files::file& f : all.files()) {
+    const std::vector<stored_tensor>& in = f.header.tensors;
+    const std::uint64_t size = f.object.size.value_or(0);
+    out += std::exchange(comma, ",") + std::string("\n      [");
+    append_quoted(out, std::string_view(f.object.url).substr(folder.size()));
+    out += ',';
+    append_quoted(out, f.object.etag);
+    out += ",\"" + f.digest + "\",[" + std::to_string(size) + ',' + std::to_string(in.empty() ? size : in[0].begin);
+    for (const stored_tensor& t : in) {
+      out += ',' + std::to_string(all.find(t.name) - whole.data()) + ',' + std::to_string(t.first_row) + ',';
+      out += std::to_string(t.dims.rank() == 0 ? 0 : t.dims[0]);
+    }
+    out += "]]";
+  }
+  return out + "\n    ]";
+}
+
+/// "millrace_tensors": see headers_for_index().
+MILLRACE_INLINE std::vector<stored_tensor> tensors_of_index(json_walk& walk) {
+  std::vector<stored_tensor> all;
+  walk.need('[');
+  while (!walk.take(']')) {
+    if (!all.empty()) walk.need(',');
+    stored_tensor t;
+    walk.need('[');
+    t.name = walk.string();
+    walk.need(',');
+    const std::optional<dtype> type = type_of_stored(walk.string());
+    if (!type) walk.refuse("no tensor here has its type", t.name);
+    t.type = *type;
+    walk.need(',');
+    t.dims = walk.shape_of(walk.numbers(), t.name);
+    walk.need(']');
+    t.rows = t.dims.rank() == 0 ? 0 : static_cast<std::uint64_t>(t.dims[0]);
+    all.push_back(std::move(t));
+  }
+  return all;
+}
+
+/// "millrace_files": see headers_for_index().
+MILLRACE_INLINE std::vector<tensor_files::file> files_of_index(json_walk& walk, const std::vector<stored_tensor>& whole,
+                                                               const std::string& folder) {
+  std::vector<tensor_files::file> all;
+  walk.need('[');
+  while (!walk.take(']')) {
+    if (!all.empty()) walk.need(',');
+    tensor_files::file f;
+    walk.need('[');
+    const std::string name = walk.file_name({});
+    f.object = shard(folder + name);
+    walk.need(',');
+    f.object.etag = walk.string();
+    walk.need(',');
+    f.digest = walk.string();
+    walk.need(',');
+    const std::vector<std::uint64_t> n = walk.numbers();
+    walk.need(']');
+    if (n.size() % 3 != 2) walk.refuse("a file without its numbers", name);
+    f.object.size = n[0];
+    std::uint64_t at = n[1];
+    for (std::size_t i = 2; i < n.size(); i += 3) {
+      if (n[i] >= whole.size()) walk.refuse("a tensor that is not in the list", name);
+      stored_tensor t = whole[static_cast<std::size_t>(n[i])];
+      if (n[i + 1] > t.rows || n[i + 2] > t.rows - n[i + 1]) walk.refuse("rows that the tensor does not have", name);
+      const std::optional<std::uint64_t> bytes = bytes_of_stored(t.type, t.dims, n[i + 2]);
+      t.begin = at;
+      if (!bytes || __builtin_add_overflow(at, *bytes, &at)) walk.refuse("the shape is too large", name);
+      t.end = at;
+      t.first_row = n[i + 1];
+      if (t.dims.rank() != 0) {
+        shape own = shape().with_outer(static_cast<std::int64_t>(n[i + 2]));
+        for (std::size_t d = 1; d < t.dims.rank(); ++d) own.push_back(t.dims[d]);
+        t.dims = own;
+      }
+      f.header.tensors.push_back(std::move(t));
+    }
+    if (at != n[0]) {
+      walk.refuse("tensors of " + std::to_string(at) + " bytes in a file of " + std::to_string(n[0]), name);
+    }
+    all.push_back(std::move(f));
+  }
+  return all;
+}
+
+MILLRACE_INLINE safetensors_index safetensors_index::parse(std::string_view text, const std::string& folder,
+                                                           std::vector<std::string> only) {
   safetensors_index out;
-  json_walk walk(text, 0, object);
+  json_walk walk(text, 0, shown_url(folder + safetensors_index_name));
+  std::sort(only.begin(), only.end());
+  only.erase(std::unique(only.begin(), only.end()), only.end());
+  std::size_t found = 0;
+  std::vector<stored_tensor> whole;
   bool first = true;
   bool mapped = false;
   while (std::optional<std::string> name = walk.member(first)) {
+    bool within = true;
     if (*name == "weight_map") {
       mapped = true;
-      bool within = true;
       while (std::optional<std::string> tensor = walk.member(within)) {
-        std::string file = walk.string();
-        if (file.empty() || file.find('/') != std::string::npos) walk.refuse("a file outside of the folder", *tensor);
-        out.files.push_back(std::move(file));
+        std::string file = walk.file_name(*tensor);
+        if (!only.empty() && !std::binary_search(only.begin(), only.end(), *tensor)) continue;
+        ++found;
+        out.names.push_back(std::move(file));
       }
     } else if (*name == "metadata") {
-      bool within = true;
       while (std::optional<std::string> key = walk.member(within)) {
-        if (*key == "millrace_state" && walk.at_string()) {
+        if (*key == "millrace_state") {
           out.state = walk.string();
+        } else if (*key == "millrace_tensors") {
+          whole = tensors_of_index(walk);
+        } else if (*key == "millrace_files") {
+          out.files = files_of_index(walk, whole, folder);
         } else {
           walk.skip();
         }
@@ -279,19 +427,13 @@ MILLRACE_INLINE safetensors_index safetensors_index::parse(std::string_view text
     }
   }
   if (!mapped) walk.refuse("an index without a weight_map");
-  std::sort(out.files.begin(), out.files.end());
-  out.files.erase(std::unique(out.files.begin(), out.files.end()), out.files.end());
-  // Ranks that have no tensor first are not in the map: their files are those of the same count.
-  if (!out.files.empty()) {
-    const std::string& last = out.files.back();
-    const std::size_t of = last.find("-of-");
-    const auto n = of == std::string::npos ? std::nullopt : text::parse_decimal<std::uint64_t>(last.substr(of + 4, 5));
-    const bool ours = text.find("\"millrace_state\"") != std::string_view::npos;
-    if (ours && n && *n <= 99999) {
-      out.files.clear();
-      for (std::uint64_t i = 1; i <= *n; ++i) out.files.push_back(safetensors_name(i, *n));
-    }
+  if (found < only.size()) {
+    throw configuration_error("safetensors: the index does not have all of the " + std::to_string(only.size()) +
+                                  " tensors that were asked for, but " + std::to_string(found),
+                              where{shown_url(folder + safetensors_index_name), std::nullopt, {}});
   }
+  std::sort(out.names.begin(), out.names.end());
+  out.names.erase(std::unique(out.names.begin(), out.names.end()), out.names.end());
   return out;
 }
 
@@ -324,22 +466,47 @@ MILLRACE_COROUTINE_BODY task<tensor_files::file> read_front(std::shared_ptr<cons
     if (p.data.empty()) break;
   }
   out.header = safetensors_header::parse(text, *out.object.size, shown);
+  hasher128 hash;
+  hash.add(std::string_view(text).substr(0, static_cast<std::size_t>(wanted)));
+  out.digest = hash.value().text();
   co_return std::move(out);
 }
 
-MILLRACE_COROUTINE_BODY task<tensor_files> open_tensors(std::shared_ptr<const storage> from, std::string url) {
+/// An index: 8 MiB of it, and the rest by three requests at most, so that opening costs as many at any number of files.
+MILLRACE_COROUTINE task<std::string> text_of_index(std::shared_ptr<const storage> from, std::string url) {
+  shard object(std::move(url));
+  range_reader reader(std::move(from));
+  std::string text;
+  std::uint64_t length = 8 * MiB;
+  do {
+    slab_pool pool(static_cast<std::size_t>(length));
+    const storage::part p = co_await reader.read(object, text.size(), static_cast<std::size_t>(length), pool);
+    if (p.rest || !object.size) {
+      throw configuration_error("safetensors: the store does not serve ranges",
+                                where{object.shown(), std::nullopt, {}});
+    }
+    text += p.data.view();
+    if (text.size() == 8 * MiB) length = (*object.size - text.size() + 2) / 3;
+  } while (text.size() < *object.size);
+  co_return std::move(text);
+}
+
+MILLRACE_COROUTINE_BODY task<tensor_files> open_tensors(std::shared_ptr<const storage> from, std::string url,
+                                                        std::vector<std::string> only) {
   std::vector<task<tensor_files::file>> reads;
   safetensors_index index;
   if (!url.empty() && url.back() == '/') {
-    const std::string at = url + safetensors_index_name;
-    const std::string text = co_await text_of_object(from, shard(at));
-    index = safetensors_index::parse(text, shown_url(at));
-    for (const std::string& name : index.files) reads.push_back(read_front(from, url + name));
+    const std::string text = co_await text_of_index(from, url + safetensors_index_name);
+    index = safetensors_index::parse(text, url, std::move(only));
+    if (index.files.empty()) {
+      for (const std::string& name : index.names) reads.push_back(read_front(from, url + name));
+    }
   } else {
     reads.push_back(read_front(from, url));
   }
-  std::vector<tensor_files::file> files = co_await all_of(std::move(reads));
-  tensor_files out(std::move(from), std::move(files), std::move(index.state));
+  const bool by_index = !index.files.empty();
+  if (!by_index) index.files = co_await all_of(std::move(reads));
+  tensor_files out(std::move(from), std::move(index.files), std::move(index.state), by_index);
   co_return std::move(out);
 }
 
@@ -377,13 +544,49 @@ class memory_in_place final : public slab_source {
   bool lent_ = false;
 };
 
+/// Copies to a device from memory that is kept until they are done. Its end waits for those that are on their way.
+class device_copies {
+ public:
+  device_copies(slot_device& on, bytes from) : on_(on), from_(std::move(from)), done_(on.make_event()) {}
+  device_copies(const device_copies&) = delete;
+  device_copies& operator=(const device_copies&) = delete;
+  ~device_copies() {
+    if (!pending_) return;
+    static_cast<void>(attempt_twice([this] {
+      on_.record(done_);  // a copy may have thrown before it was recorded
+      on_.synchronize(done_);
+    }));
+  }
+  void add(char* to, const char* from, std::size_t n) {
+    pending_ = true;
+    on_.copy_to_device(to, from, n);
+  }
+  void record() { on_.record(done_); }
+  bool done() {
+    pending_ = pending_ && !on_.query(done_);
+    return !pending_;
+  }
+
+ private:
+  slot_device& on_;
+  const bytes from_;
+  const slot_device::object done_;
+  bool pending_ = false;
+};
+
 class tensor_loading {
  public:
+  std::shared_ptr<slot_device> device;  // null: the memory is the host's
+  std::optional<slab_pool> staging;     // page-locked, for a device
   std::vector<shard> objects;
   std::vector<wanted_bytes> pieces;
   std::vector<wanted_request> requests;
   std::size_t next = 0;
   std::exception_ptr failure;
+
+  /// Looks at the files, whose headers an index has, and reads on from what they are now. changed_error if a header is
+  /// another one.
+  MILLRACE_COROUTINE task<void> confirm(std::shared_ptr<const storage> from, const tensor_files& by);
 
   void plan() {
     std::sort(pieces.begin(), pieces.end(), [](const wanted_bytes& a, const wanted_bytes& b) {
@@ -411,21 +614,62 @@ class tensor_loading {
   }
 };
 
+MILLRACE_COROUTINE_BODY task<void> tensor_loading::confirm(std::shared_ptr<const storage> from,
+                                                           const tensor_files& by) {
+  std::vector<std::size_t> which;
+  std::vector<task<tensor_files::file>> reads;
+  for (const wanted_bytes& p : pieces) {  // sorted by their files
+    if (!which.empty() && which.back() == p.file) continue;
+    which.push_back(p.file);
+    reads.push_back(read_front(from, by.files()[p.file].object.url));
+  }
+  std::vector<tensor_files::file> now = co_await all_of(std::move(reads));
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i].digest != by.files()[which[i]].digest) {
+      throw changed_error("safetensors: the file is not the one that was committed: another save has written it",
+                          where{now[i].object.shown(), 0, {}});
+    }
+    objects[which[i]] = std::move(now[i].object);
+  }
+}
+
+MILLRACE_INLINE bool is_changed_error(const std::exception_ptr& failure) noexcept {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const changed_error&) {
+    return true;
+  } catch (...) {  // any other is the load's
+    return false;
+  }
+}
+
 MILLRACE_COROUTINE task<void> load_one(range_reader& reader, tensor_loading& all, wanted_request r) {
   const wanted_bytes front = all.pieces[r.first];
   shard& object = all.objects[front.file];
   std::shared_ptr<slab_source> memory;
   if (r.count == 1) memory = std::make_shared<memory_in_place>(front.to);
-  slab_pool pool = memory ? slab_pool(r.length, std::move(memory)) : slab_pool(r.length);
+  slab_pool pool = all.staging ? *all.staging : memory ? slab_pool(r.length, std::move(memory)) : slab_pool(r.length);
   const storage::part p = co_await reader.read(object, front.begin, r.length, pool.uncompared());
   if (p.rest || p.data.size() != r.length) {
     throw archive_error("safetensors: the store sent another range than was asked for",
                         where{object.shown(), front.begin, {}});
   }
+  std::optional<device_copies> copies;
+  if (all.device) copies.emplace(*all.device, p.data);
   for (std::size_t i = r.first; i < r.first + r.count; ++i) {
     const wanted_bytes& each = all.pieces[i];
     const char* const from = p.data.data() + (each.begin - front.begin);
-    if (from != each.to) std::memcpy(each.to, from, each.length);
+    if (copies) {
+      copies->add(each.to, from, each.length);
+    } else if (from != each.to) {
+      std::memcpy(each.to, from, each.length);
+    }
+  }
+  if (!copies) co_return;
+  copies->record();
+  constexpr duration last_look = std::chrono::milliseconds(1);
+  for (duration pause = std::chrono::microseconds(50); !copies->done(); pause = std::min(pause * 2, last_look)) {
+    co_await sleep_for(pause);
   }
 }
 
@@ -478,9 +722,7 @@ MILLRACE_INLINE safetensors_header safetensors_header::parse(std::string_view fr
     while (std::optional<std::string> key = walk.member(within)) {
       if (*key == "dtype" && !type) {
         const std::string spelled = walk.string();
-        for (const dtype d : detail::stored_types) {
-          if (detail::stored_name(d) == spelled) type = d;
-        }
+        type = detail::type_of_stored(spelled);
         if (!type) walk.refuse("no tensor here has the type \"" + spelled + '"', t.name);
       } else if (*key == "shape" && !dims) {
         dims = walk.numbers();
@@ -493,14 +735,11 @@ MILLRACE_INLINE safetensors_header safetensors_header::parse(std::string_view fr
     if (!type || !dims || !offsets || offsets->size() != 2) {
       walk.refuse("a tensor without dtype, shape or two data_offsets", t.name);
     }
-    std::uint64_t bytes = size_of(*type);
-    if (dims->size() > shape::max_rank) walk.refuse("more than 8 dimensions", t.name);
-    for (const std::uint64_t n : *dims) {
-      if (n > INT64_MAX || __builtin_mul_overflow(bytes, n, &bytes)) walk.refuse("the shape is too large", t.name);
-      t.dims.push_back(static_cast<std::int64_t>(n));
-    }
-    if ((*offsets)[0] > (*offsets)[1] || (*offsets)[1] > UINT64_MAX - data || (*offsets)[1] - (*offsets)[0] != bytes) {
-      walk.refuse("data_offsets that are not " + std::to_string(bytes) + " bytes, as type and shape say", t.name);
+    t.dims = walk.shape_of(*dims, t.name);
+    const std::optional<std::uint64_t> bytes = detail::bytes_of_stored(*type, t.dims);
+    if (!bytes) walk.refuse("the shape is too large", t.name);
+    if ((*offsets)[0] > (*offsets)[1] || (*offsets)[1] > UINT64_MAX - data || (*offsets)[1] - (*offsets)[0] != *bytes) {
+      walk.refuse("data_offsets that are not " + std::to_string(*bytes) + " bytes, as type and shape say", t.name);
     }
     t.type = *type;
     t.begin = data + (*offsets)[0];
@@ -558,8 +797,8 @@ MILLRACE_INLINE safetensors_header safetensors_header::parse(std::string_view fr
 }
 
 MILLRACE_INLINE tensor_files::tensor_files(std::shared_ptr<const storage> from, std::vector<file> all,
-                                           std::string state)
-    : store_(std::move(from)), files_(std::move(all)), state_(std::move(state)) {
+                                           std::string state, bool by_index)
+    : store_(std::move(from)), files_(std::move(all)), state_(std::move(state)), by_index_(by_index) {
   for (std::size_t f = 0; f < files_.size(); ++f) {
     for (std::size_t t = 0; t < files_[f].header.tensors.size(); ++t) {
       parts_.emplace_back();
@@ -609,7 +848,8 @@ MILLRACE_INLINE const stored_tensor* tensor_files::find(std::string_view name) c
   return found == tensors_.end() || found->name != name ? nullptr : &*found;
 }
 
-MILLRACE_COROUTINE_BODY task<void> tensor_files::load(std::vector<tensor_slice> into) const {
+MILLRACE_COROUTINE_BODY task<void> tensor_files::load_to(std::vector<tensor_slice> into,
+                                                         std::shared_ptr<detail::slot_device> on) const {
   detail::tensor_loading all;
   for (const file& f : files_) all.objects.push_back(f.object);
   for (const tensor_slice& want : into) {
@@ -641,10 +881,31 @@ MILLRACE_COROUTINE_BODY task<void> tensor_files::load(std::vector<tensor_slice> 
     }
   }
   all.plan();
+  if (on) {
+    std::size_t longest = 0;
+    for (const detail::wanted_request& r : all.requests) longest = std::max(longest, r.length);
+    if (longest != 0) all.staging.emplace(longest, on);
+    all.device = std::move(on);
+  }
   detail::range_reader reader(store_);
-  std::vector<task<void>> workers;
-  for (std::size_t i = 0; i < 16 && i < all.requests.size(); ++i) workers.push_back(detail::load_in_turn(reader, all));
-  co_await all_of(std::move(workers));
+  bool unconfirmed = by_index_;
+  bool looks = unconfirmed && std::any_of(all.pieces.begin(), all.pieces.end(), [&all](const detail::wanted_bytes& p) {
+                 return all.objects[p.file].etag.empty();
+               });
+  do {
+    if (looks) {
+      co_await all.confirm(store_, *this);
+      unconfirmed = false;
+    }
+    all.failure = nullptr;
+    all.next = 0;
+    std::vector<task<void>> workers;
+    while (workers.size() < std::min<std::size_t>(16, all.requests.size())) {
+      workers.push_back(detail::load_in_turn(reader, all));
+    }
+    co_await all_of(std::move(workers));
+    looks = unconfirmed && all.failure != nullptr && detail::is_changed_error(all.failure);
+  } while (looks);
   if (all.failure != nullptr) std::rethrow_exception(all.failure);
 }
 

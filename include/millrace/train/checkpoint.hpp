@@ -25,10 +25,11 @@ namespace millrace::inline MILLRACE_ABI {
 ///     if (mine.index == 0) block_on(*loop, saved.commit(step, run.state(), 3));  // one
 ///
 /// Each rank writes `step-000123/model-00001-of-00008.safetensors`, whole tensors or rows of them. commit() stores
-/// `step-000123/model.safetensors.index.json` last: a checkpoint is there when its index is, with the loader's state in
-/// it, and is never changed then. What a killed training leaves without an index is not seen, and is removed when a
-/// later step is committed with `keep`. Any number of ranks reads any rows. Of whole tensors alone the folder is a
-/// model as Hugging Face keeps it; rows are as in PyTorch's distributed checkpoints (HuggingFaceStorageReader).
+/// `step-000123/model.safetensors.index.json` last: a checkpoint is there when its index is, with the loader's state
+/// and the headers of all files in it, and is never changed then. What a killed training leaves without an index is not
+/// seen, and is removed when a later step is committed with `keep`. Any number of ranks reads any rows. Of whole
+/// tensors alone the folder is a model as Hugging Face keeps it; rows are as in PyTorch's distributed checkpoints
+/// (HuggingFaceStorageReader).
 ///
 /// Tasks are for any loop and must end before the object goes. Dropping one ends its transfers.
 class checkpoints {
@@ -52,7 +53,7 @@ class checkpoints {
   /// The steps of complete checkpoints, ascending. One listing.
   MILLRACE_COROUTINE task<std::vector<std::uint64_t>> complete() const;
 
-  /// Reads the headers of a complete checkpoint; its tensor_files::state() is the loader's.
+  /// Reads the index of a complete checkpoint, by four requests at most; its tensor_files::state() is the loader's.
   MILLRACE_COROUTINE task<tensor_files> open(std::uint64_t step) const;
 
  private:

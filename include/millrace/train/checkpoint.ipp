@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/random.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -10,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +22,7 @@
 #include <millrace/base/units.hpp>
 #include <millrace/coro/detail/log.hpp>
 #include <millrace/coro/executor.hpp>
+#include <millrace/data/hash128.hpp>
 #include <millrace/index/detail/indexed_object.hpp>
 #include <millrace/sync/all_of.hpp>
 #include <millrace/text/text.hpp>
@@ -61,6 +66,7 @@ MILLRACE_INLINE std::string checkpoint_index(const tensor_files& all, std::strin
   std::string out = "{\n  \"metadata\": {\n    \"total_size\": " + std::to_string(bytes);
   out += ",\n    \"millrace_state\": ";
   append_quoted(out, state);
+  out += ",\n    " + headers_for_index(all, folder);
   return out + "\n  },\n  \"weight_map\": {" + map + "\n  }\n}\n";
 }
 
@@ -84,15 +90,20 @@ MILLRACE_INLINE std::string checkpoints::url(std::uint64_t step) const {
 
 MILLRACE_COROUTINE_BODY task<void> checkpoints::write(std::uint64_t step, std::vector<tensor_slice> tensors) const {
   const std::string index = url(step) + detail::safetensors_index_name;
-  const std::optional<std::string> there = co_await detail::text_if_there(store_, shard(index), 64 * KiB);
+  const std::optional<std::string> there = co_await detail::text_if_there(store_, shard(index), 8 * MiB);
   if (there) {
     throw changed_error("checkpoints: the step is complete, and is not changed",
                         where{detail::shown_url(index), std::nullopt, {}});
   }
-  std::vector<std::pair<std::string, std::string>> none;
+  std::uint64_t random[2] = {};
+  if (::getrandom(random, sizeof random, 0) != static_cast<::ssize_t>(sizeof random)) {
+    throw io_error(std::errc(errno), "checkpoints: the system gives no random numbers");
+  }
+  std::vector<std::pair<std::string, std::string>> marks;  // two saves of the same tensors differ in their headers
+  marks.emplace_back("millrace_save", hash128{random[0], random[1]}.text());
   const write_options how;
   co_await detail::put_tensors(store_, url(step) + detail::safetensors_name(mine_.index + 1u, mine_.world_size),
-                               std::move(tensors), std::move(none), how);
+                               std::move(tensors), std::move(marks), how);
 }
 
 MILLRACE_COROUTINE_BODY task<void> checkpoints::commit(std::uint64_t step, std::string state, std::size_t keep) const {
@@ -103,12 +114,13 @@ MILLRACE_COROUTINE_BODY task<void> checkpoints::commit(std::uint64_t step, std::
   for (std::uint64_t i = 1; i <= mine_.world_size; ++i) {
     due.push_back(here + detail::safetensors_name(i, mine_.world_size));
   }
+  std::sort(due.begin(), due.end());
   std::vector<std::string> strays;
   std::vector<std::string> found;
   bool complete = false;
   for (const shard& s : there) {
     complete = complete || s.url == at;
-    const bool ours = std::find(due.begin(), due.end(), s.url) != due.end();
+    const bool ours = std::binary_search(due.begin(), due.end(), s.url);
     if (ours) found.push_back(s.url);
     if (!ours && std::string_view(s.url).ends_with("safetensors")) strays.push_back(s.url);
   }
@@ -116,8 +128,9 @@ MILLRACE_COROUTINE_BODY task<void> checkpoints::commit(std::uint64_t step, std::
     throw changed_error("checkpoints: the step is complete, and is not changed",
                         where{detail::shown_url(at), std::nullopt, {}});
   }
+  std::sort(found.begin(), found.end());
   for (const std::string& url : due) {
-    if (std::find(found.begin(), found.end(), url) == found.end()) {
+    if (!std::binary_search(found.begin(), found.end(), url)) {
       throw configuration_error("checkpoints: a rank's file is not there: commit() comes after write() on all ranks",
                                 where{detail::shown_url(url), std::nullopt, {}});
     }
@@ -142,7 +155,7 @@ MILLRACE_COROUTINE_BODY task<void> checkpoints::commit(std::uint64_t step, std::
     refused = std::current_exception();
   }
   if (refused != nullptr) {
-    const std::optional<std::string> other = co_await detail::text_if_there(store_, shard(at), 64 * KiB);
+    const std::optional<std::string> other = co_await detail::text_if_there(store_, shard(at), 8 * MiB);
     if (other != text) std::rethrow_exception(refused);
   }
   if (keep != 0) co_await remove_older(step, keep);
@@ -160,7 +173,7 @@ MILLRACE_COROUTINE_BODY task<std::vector<std::uint64_t>> checkpoints::complete()
 }
 
 MILLRACE_COROUTINE_BODY task<tensor_files> checkpoints::open(std::uint64_t step) const {
-  return detail::open_tensors(store_, url(step));
+  return detail::open_tensors(store_, url(step), {});
 }
 
 /// Indexes go first: a checkpoint that is being removed is not seen.

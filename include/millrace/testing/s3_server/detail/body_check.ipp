@@ -66,13 +66,18 @@ MILLRACE_INLINE const char* parse_head(std::string_view text, request& r) {
   const auto words = split(text.substr(0, end), ' ');
   if (words.size() != 3 || !is_token(words[0])) return "the request line is not METHOD TARGET VERSION";
   if (words[2] != "HTTP/1.1" && words[2] != "HTTP/1.0") return "the version is not HTTP/1.0 or HTTP/1.1";
-  if (words[1].empty() || words[1].front() != '/') return "the request target is not an absolute path";
-  for (char c : words[1]) {
+  std::string_view target = words[1];
+  if (target.starts_with("http://")) {  // RFC 9112, 3.2.2: a server takes this form, too
+    const std::size_t path = target.find('/', 7);
+    target = path == std::string_view::npos ? std::string_view() : target.substr(path);
+  }
+  if (target.empty() || target.front() != '/') return "the request target is not an absolute path";
+  for (char c : target) {
     const auto u = static_cast<unsigned char>(c);
     if (u <= 0x20 || u >= 0x7f || c == '#') return "the request target has a character that must be percent-encoded";
   }
   r.method = std::string(words[0]);
-  r.target = std::string(words[1]);
+  r.target = std::string(target);
   r.minor_version = words[2].back() - '0';
   if (const char* wrong = parse_fields(text.substr(end + 2), r.fields)) return wrong;
   if (r.minor_version == 1 && r.count("host") != 1) return "the request does not have exactly one Host";
