@@ -72,7 +72,7 @@ class tls_context {
  private:
   [[noreturn]] static void failed() { throw configuration_error("OpenSSL cannot make a key and a certificate"); }
 
-  /// The server's certificate, of `key`, or with no authority that one's own, of `signer`.
+  /// The server's certificate, of `key`; with no authority, the authority's, of `signer`.
   static tls_handle<X509> sign(const tls_options& o, EVP_PKEY& key, EVP_PKEY& signer, X509* authority);
 
   void write(X509& certificate);

@@ -60,7 +60,7 @@ MILLRACE_INLINE tls_handle<X509> tls_context::sign(const tls_options& o, EVP_PKE
   X509_gmtime_adj(X509_getm_notBefore(x.get()), expired ? -10 * day : -day);
   X509_gmtime_adj(X509_getm_notAfter(x.get()), expired ? -day : 365 * day);
   X509_set_pubkey(x.get(), of_server ? &key : &signer);
-  // Certificates that are alike by name are told apart by the identifiers of their keys.
+  // Authorities of the same name differ by the identifiers of their keys.
   const std::string subject = !of_server                   ? "millrace authority"
                               : o.certificate_name.empty() ? "millrace server"
                                                            : o.certificate_name;
