@@ -271,7 +271,8 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
     of_raws = {"unit": "CPU s a GB", "keys": raws, "expected": (None, raws * RAW), "per": raws * RAW / 1e9}
     of_images = {**of_samples, "unit": "CPU us an image", "passes": 2, "rounds": 2}
     ours = [("millrace: list | fetch | untar | group_samples", "ours:stages", "not shuffled, no CRC"),
-            ("millrace: epochs() | batch()", "ours:epochs", f"{CHECKED}, the start makes the index")]
+            ("millrace: epochs() | batch()", "ours:epochs", f"{CHECKED}, the start makes the index"),
+            ("millrace: epochs() | batch(), indexed", "ours:epochs_indexed", f"{CHECKED}, the index is there")]
     by_webdataset = [("webdataset, boto3", "webdataset:boto3", "not shuffled"),
                      ("webdataset, obstore", "webdataset:obstore", "not shuffled"),
                      ("webdataset, s3torchconnector", "webdataset:s3torchconnector", "not shuffled"),
