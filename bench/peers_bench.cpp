@@ -8,14 +8,18 @@
 //
 //   peers_bench serve SHARDS TEXTS RAWS [SHAPE]
 //                                           stores that many tars, text files and objects of 128 MiB; prints the
-//                                           endpoint; each line of standard input, "slow" or "even", is answered "ok".
-//                                           SHAPE: "large": the tars have 1.5 GiB each; "records": SHARDS TFRecord
-//                                           files beside no tars; "small": only small objects; "lossy": 60 ms away;
-//                                           "checkpoint": one of SHARDS files of 34 MB, in safetensors
+//                                           endpoint and, over TLS, the file of its authority; each line of standard
+//                                           input, "slow" or "even", is answered "ok". SHAPE: "large": the tars have
+//                                           1.5 GiB each; "records": SHARDS TFRecord files beside no tars; "small":
+//                                           only small objects; "lossy": 60 ms away; "tls": over TLS; "far": RAWS
+//                                           objects of 256 MB over TLS, 15 ms away; "checkpoint": one of SHARDS files
+//                                           of 34 MB, in safetensors
 //   peers_bench trace FILE                  prints the nanoseconds of CPU that an event of a trace costs: as it is
 //                                           added, and as FILE is written of all of them at a run's end
-//   peers_bench WORK ENDPOINT KEYS          prints "ready", then for each line of standard input does WORK once on
-//                                           KEYS objects and prints items, bytes and milliseconds to the first items
+//   peers_bench WORK ENDPOINT KEYS          prints "ready"; each line of standard input, "PASSES FIRST THIRD", is
+//                                           answered when WORK is done so many times on KEYS objects. The answer:
+//                                           items and bytes; items, seconds and CPU seconds when FIRST items have
+//                                           come, the same of THIRD (0: all are 0), and the same at the end
 
 #include <time.h>
 #include <unistd.h>
@@ -79,6 +83,7 @@ constexpr std::size_t slow_bytes = 64 * mill::MiB;
 constexpr int volumes = 4;
 constexpr int slow_shards = 8;
 constexpr int tar_members = 1000;
+constexpr std::size_t distinct = 4;    // tars, texts and files of records; further ones share their bytes
 constexpr int large_members = 14'500;  // 1.5 GiB
 // MLPerf Storage's resnet50: so many samples in a file, of so many bytes.
 constexpr int record_samples = 1251;
@@ -92,9 +97,14 @@ constexpr std::uint64_t lossy_rate = 300'000;
 // A file of a checkpoint: so many weights of side x side floats, and as many biases of a side.
 constexpr std::size_t checkpoint_weights = 8;
 constexpr std::int64_t checkpoint_side = 1024;
+// 10 of them fill a link of 800 MB/s for three seconds.
+constexpr std::size_t far_bytes = 256'000'000;
+constexpr std::int64_t far_round_trip = 15'000'000;
+constexpr std::uint64_t far_rate = 85'000'000;
+constexpr std::uint64_t far_link = 800'000'000;
 constexpr std::size_t photos = 64;
 constexpr std::size_t batch = 100;
-constexpr std::size_t first_samples = 32;
+constexpr std::size_t first_samples = 32;  // of the works that end with them
 
 std::string numbered(const char* prefix, std::size_t i, const char* suffix) {
   char text[64];
@@ -193,15 +203,20 @@ void fill(mill::s3_server::background& server, std::size_t shards, std::size_t t
     const mill::s3_server::object one(mill::bytes::copy(bench::noise(bytes, 1)));
     for (std::size_t n = 0; n < count; ++n) server.objects().put("b", numbered(prefix, n, ".bin"), one);
   };
+  const auto in_turns = [&server](const char* prefix, const char* suffix, std::size_t count, auto make) {
+    std::vector<mill::s3_server::object> all;
+    for (std::size_t n = 0; n < count; ++n) {
+      if (n < distinct) all.emplace_back(mill::bytes::copy(make(n)));
+      server.objects().put("b", numbered(prefix, n, suffix), all[n % distinct]);
+    }
+  };
   if (shape == "lossy" || shape == "small") return same("small/", small_objects, small_bytes);
-  if (shape == "records") {
-    for (std::size_t n = 0; n < shards; ++n) server.put("b", numbered("records/", n, ".tfrecord"), records(n));
-    return;
-  }
+  if (shape == "far") return same("far/", raws, far_bytes);
+  if (shape == "records") return in_turns("records/", ".tfrecord", shards, records);
   const std::size_t members = shape == "large" ? large_members : tar_members;
   std::vector<std::string> jpegs;
   for (std::size_t i = 0; i < photos; ++i) jpegs.push_back(bench::make_photo(i));
-  for (std::size_t n = 0; n < shards; ++n) {
+  in_turns("train/", ".tar", shards, [&](std::size_t n) {
     std::string text;
     mill::tar::writer out(text);
     for (std::size_t i = 0; i < members; ++i) {
@@ -209,9 +224,9 @@ void fill(mill::s3_server::background& server, std::size_t shards, std::size_t t
       out.add(numbered("", n * members + i, ".cls"), std::to_string(i % 1000));
     }
     out.finish();
-    server.put("b", numbered("train/", n, ".tar"), std::move(text));
-  }
-  for (std::size_t n = 0; n < texts; ++n) server.put("b", numbered("text/", n, ".txt"), bench::make_text(n + 1));
+    return text;
+  });
+  in_turns("text/", ".txt", texts, [](std::size_t n) { return bench::make_text(n + 1); });
   same("raw/", raws, raw_bytes);
   same("volume/", volumes, volume_bytes);
   same("slow/", slow_shards, slow_bytes);
@@ -223,9 +238,15 @@ int serve(std::size_t shards, std::size_t texts, std::size_t raws, const std::st
   o.anonymous = mill::s3_server::anonymous_access::read;
   o.log_limit = 16;
   o.max_object_size = std::uint64_t(1) << 40;
+  o.tls.enabled = shape == "tls" || shape == "far";
   if (shape == "lossy") {
     o.away.first_byte = o.away.connect = mill::duration(lossy_round_trip);
     o.away.connection_rate = lossy_rate;
+  }
+  if (shape == "far") {
+    o.away.first_byte = o.away.connect = mill::duration(far_round_trip);
+    o.away.connection_rate = far_rate;
+    o.away.link_rate = far_link;
   }
   mill::s3_server::background server(std::move(o));
   if (shape == "checkpoint") {
@@ -234,7 +255,7 @@ int serve(std::size_t shards, std::size_t texts, std::size_t raws, const std::st
   } else {
     fill(server, shards, texts, raws, shape);
   }
-  std::printf("%s\n", server.endpoint().c_str());
+  std::printf("%s %s\n", server.endpoint().c_str(), server.certificate_file().c_str());
   std::fflush(stdout);
   char line[64];
   while (std::fgets(line, sizeof line, stdin) != nullptr) {
@@ -252,31 +273,57 @@ int serve(std::size_t shards, std::size_t texts, std::size_t raws, const std::st
 
 // ---- what is measured
 
-class outcome {
- public:
-  std::uint64_t items = 0;
-  std::uint64_t bytes = 0;
-  double first = 0;  // milliseconds
-};
-
-/// Counts what comes, and takes the time of the first ones.
+/// Counts what comes, and takes time and CPU time when the first items have come and when a third of all has.
 class counter {
  public:
+  counter(std::uint64_t first, std::uint64_t third) : first_(first), third_(third), begin_(now()) {}
+
   void add(std::uint64_t bytes, std::uint64_t items = 1) {
-    o_.items += items;
-    o_.bytes += bytes;
-    if (o_.first == 0 && o_.items >= wanted_) o_.first = 1e-6 * static_cast<double>(mill::monotonic_ns() - begin_);
+    items_ += items;
+    bytes_ += bytes;
+    if (items_ >= next_) mark();
   }
-  explicit counter(std::size_t wanted = 1) : wanted_(wanted) {}
-  outcome result() const { return o_; }
+  std::uint64_t items() const noexcept { return items_; }
+  void print() const {
+    std::printf("%llu %llu", static_cast<unsigned long long>(items_), static_cast<unsigned long long>(bytes_));
+    for (const moment& m : {at_first_, at_third_, since_begin()}) {
+      std::printf(" %llu %.6f %.6f", static_cast<unsigned long long>(m.items), m.seconds, m.cpu);
+    }
+    std::printf("\n");
+  }
 
  private:
-  std::size_t wanted_;
-  std::int64_t begin_ = mill::monotonic_ns();
-  outcome o_;
+  class moment {
+   public:
+    std::uint64_t items = 0;
+    double seconds = 0;
+    double cpu = 0;
+  };
+  static moment now() {
+    timespec cpu{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    return {0, 1e-9 * static_cast<double>(mill::monotonic_ns()),
+            static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec)};
+  }
+  moment since_begin() const {
+    const moment m = now();
+    return {items_, m.seconds - begin_.seconds, m.cpu - begin_.cpu};
+  }
+  void mark() {
+    if (next_ == first_) at_first_ = since_begin();
+    if (third_ != 0 && items_ >= third_) at_third_ = since_begin();
+    next_ = third_ > items_ ? third_ : UINT64_MAX;
+  }
+
+  std::uint64_t first_;
+  std::uint64_t third_;
+  std::uint64_t next_ = first_;
+  std::uint64_t items_ = 0;
+  std::uint64_t bytes_ = 0;
+  moment begin_, at_first_, at_third_;
 };
 
-using work = std::function<outcome()>;
+using work = std::function<void(counter&)>;
 
 std::uint64_t bytes_of(const mill::sample& s) {
   std::uint64_t total = 0;
@@ -346,51 +393,41 @@ class works {
   work find(const std::string& name) {
     if (name == "recv") {
       const auto port = static_cast<std::uint16_t>(std::atoi(endpoint_.c_str() + endpoint_.rfind(':') + 1));
-      return [this, raw = std::make_shared<bench::raw_client>(port, 8)] {
-        counter c;
+      return [this, raw = std::make_shared<bench::raw_client>(port, 8)](counter& c) {
         c.add(raw->fetch(ranges(), slabs_, [](const mill::bytes&) {}), keys_);
-        return c.result();
       };
     }
     if (name == "libcurl") {
-      return [this, curl = std::make_shared<bench::curl_client>(endpoint_, 8)] {
-        counter c;
+      return [this, curl = std::make_shared<bench::curl_client>(endpoint_, 8, authorities())](counter& c) {
         c.add(curl->fetch(ranges(), slabs_), keys_);
-        return c.result();
       };
     }
-    if (name == "fetch") return [this] { return chunks("raw/", raw_bytes, keys_, s3_); };
+    if (name == "fetch") return [this](counter& c) { chunks("raw/", raw_bytes, keys_, s3_, c); };
+    if (name == "far") return [this](counter& c) { chunks("far/", far_bytes, keys_, s3_, c); };
     if (name == "fetch_on_loop") {
-      return [this] {
+      return [this](counter& c) {
         if (!loop_) loop_ = mill::make_event_loop();
-        counter c;
         mill::block_on(*loop_, drain(mill::from_range(known("raw/", raw_bytes, keys_)) | mill::fetch(s3_), c));
-        outcome o = c.result();
-        o.items = keys_;
-        return o;
       };
     }
     if (name == "volumes") {
-      return [this] {
+      return [this](counter& c) {
         if (!loop_) loop_ = mill::make_event_loop();
         memory_.resize(volume_bytes);
-        counter c;
         for (std::size_t i = 0; i < keys_; ++i) {
           c.add(mill::block_on(*loop_, s3_.read("s3://b/" + numbered("volume/", i, ".bin"), std::span(memory_))));
         }
-        return c.result();
       };
     }
     if (name == "volumes_epochs") {
       auto data = dataset("volume/", mill::object_samples());
-      return [this, data] { return samples(*data, 1); };
+      return [this, data](counter& c) { samples(*data, 1, c); };
     }
     if (name == "save" || name == "load") {
-      return [this, all = std::make_shared<model>(keys_), saves = name == "save", step = std::uint64_t(0)]() mutable {
+      return [this, all = std::make_shared<model>(keys_), saves = name == "save", step = std::uint64_t(0)](counter& c) mutable {
         if (!loop_) loop_ = mill::make_event_loop();
         std::vector<mill::tensor_slice> tensors = all->tensors();
         const std::size_t count = tensors.size();
-        counter c;
         if (saves) {
           const mill::checkpoints saved(s3_, "s3://b/ours/");
           mill::block_on(*loop_, saved.write(++step, std::move(tensors)));
@@ -400,63 +437,70 @@ class works {
           mill::block_on(*loop_, there.load(std::move(tensors)));
         }
         c.add(all->bytes(), count);
-        return c.result();
       };
     }
-    if (name == "small") return [this] { return chunks("small/", small_bytes, keys_, s3_); };
+    if (name == "small") return [this](counter& c) { chunks("small/", small_bytes, keys_, s3_, c); };
     if (name == "records") {
       auto data = dataset("records/", mill::tfrecord_shards());
-      return [this, data] { return samples(*data, batch); };
+      return [this, data](counter& c) { samples(*data, batch, c); };
     }
     if (name == "even" || name == "hedged") {
-      return [this, store = mill::s3::as_storage(name == "even" ? client_at(endpoint_, 0) : s3_)] {
-        return chunks("slow/", slow_bytes, slow_shards, store);
+      return [this, store = mill::s3::as_storage(name == "even" ? client_at(endpoint_, 0) : s3_)](counter& c) {
+        chunks("slow/", slow_bytes, slow_shards, store, c);
       };
     }
-    if (name == "stages") return [this] { return stages(); };
-    if (name == "stages_first") return [this] { return stages(first_samples); };
+    if (name == "stages") return [this](counter& c) { stages(c); };
+    if (name == "stages_first") return [this](counter& c) { stages(c, first_samples); };
     if (name == "epochs") {
       auto data = dataset("train/", mill::tar_shards());
-      return [this, data] { return samples(*data, batch); };
+      return [this, data](counter& c) { samples(*data, batch, c); };
+    }
+    if (name == "epochs_indexed") {
+      const std::string index = "../train.index";  // of all processes that measure.py starts
+      auto data = dataset("train/", mill::tar_shards(), s3_, index);
+      if (::access(index.c_str(), F_OK) != 0) {
+        counter none(1, 0);
+        samples(*data, batch, none, 1);
+      }
+      return [this, data](counter& c) { samples(*data, batch, c); };
     }
     if (name == "epochs_half") {  // two thirds of the memory
       auto data = dataset("train/", mill::tar_shards());
-      return [this, data] { return samples(*data, batch, SIZE_MAX, 24, 88 * mill::MiB); };
+      return [this, data](counter& c) { samples(*data, batch, c, SIZE_MAX, 24, 88 * mill::MiB); };
     }
     if (name == "warm") {
-      const auto cache = mill::disk_cache(s3_, {.directory = "cache", .bytes = 2 * mill::GiB, .wait_for_disk = true});
+      const auto cache = mill::disk_cache(s3_, {.directory = "cache", .bytes = 4 * mill::GiB, .wait_for_disk = true});
       auto data = dataset("train/", mill::tar_shards(), cache);
-      return [this, data, cache, misses = std::uint64_t(0)]() mutable {
-        const outcome o = samples(*data, batch);
+      return [this, data, cache, misses = std::uint64_t(0)](counter& c) mutable {
+        samples(*data, batch, c);
         const std::uint64_t more = cache->stats().misses - misses;
         if (misses != 0 && more != 0) {
           throw std::runtime_error("a later epoch has asked the store " + std::to_string(more) + " times");
         }
         misses += more;
-        return o;
       };
     }
     if (name == "epochs_first") {
       auto data = dataset("train/", mill::tar_shards());
-      return [this, data] { return samples(*data, first_samples, first_samples); };
+      return [this, data](counter& c) { samples(*data, first_samples, c, first_samples); };
     }
     if (name == "epochs_no_index") {
       auto data = std::make_shared<const mill::dataset>(s3_, std::string("s3://b/train/"));
-      return [this, data] { return samples(*data, batch); };
+      return [this, data](counter& c) { samples(*data, batch, c); };
     }
     if (name == "decode" || name == "crops") {
       auto data = dataset("train/", mill::tar_shards());
-      return [this, data, crops = name == "crops"] {
+      return [this, data, crops = name == "crops"](counter& c) {
         const mill::image_options o = crops ? cropped() : whole();
-        return images(*data, o, mill::decode_images(o));
+        images(*data, o, mill::decode_images(o), c);
       };
     }
     if (name == "augment") {
       auto data = dataset("train/", mill::tar_shards());
-      return [this, data] { return images(*data, cropped(), mill::decode_images(cropped(), augment)); };
+      return [this, data](counter& c) { images(*data, cropped(), mill::decode_images(cropped(), augment), c); };
     }
     if (name.rfind("lines", 0) == 0) {
-      return [this, size = static_cast<std::size_t>(std::atoi(name.c_str() + 5))] { return lines(size); };
+      return [this, size = static_cast<std::size_t>(std::atoi(name.c_str() + 5))](counter& c) { lines(size, c); };
     }
     return nullptr;
   }
@@ -480,10 +524,13 @@ class works {
   }
   template <class Store>
   std::shared_ptr<const mill::dataset> dataset(const char* prefix, std::shared_ptr<const mill::shard_format> format,
-                                               const Store& store) {
-    files_.push_back("/tmp/millrace_peers_bench." + std::to_string(::getpid()) + "." + std::to_string(files_.size()));
+                                               const Store& store, std::string index = std::string()) {
+    if (index.empty()) {
+      index = "peers_bench." + std::to_string(::getpid()) + "." + std::to_string(files_.size());
+      files_.push_back(index);
+    }
     mill::dataset_options o;
-    o.index = files_.back();
+    o.index = index;
     o.format = format;
     return std::make_shared<const mill::dataset>(store, std::string("s3://b/") + prefix, o);
   }
@@ -496,35 +543,25 @@ class works {
     while (std::optional<mill::chunk> chunk = co_await all.next()) c.add(chunk->data.size());
   }
   template <class Store>
-  outcome chunks(const char* prefix, std::uint64_t bytes, std::size_t count, const Store& store) {
-    counter c;
+  void chunks(const char* prefix, std::uint64_t bytes, std::size_t count, const Store& store, counter& c) {
     auto read = mill::from_range(known(prefix, bytes, count)) | mill::fetch(store);
-    for (const mill::chunk& chunk : rt().run(std::move(read), quiet)) {
-      c.add(chunk.data.size());
-    }
-    outcome o = c.result();
-    o.items = count;
-    return o;
+    for (const mill::chunk& chunk : rt().run(std::move(read), quiet)) c.add(chunk.data.size());
   }
-  outcome stages(std::size_t most = SIZE_MAX) {
-    counter c(first_samples);
+  void stages(counter& c, std::size_t most = SIZE_MAX) {
     auto run = rt().run(s3_.list("s3://b/train/") | mill::fetch(s3_) | mill::untar() | mill::group_samples(), quiet);
-    while (std::optional<mill::sample> s = c.result().items < most ? run.next() : std::nullopt) c.add(bytes_of(*s));
-    return c.result();
+    while (std::optional<mill::sample> s = c.items() < most ? run.next() : std::nullopt) c.add(bytes_of(*s));
   }
-  outcome samples(const mill::dataset& data, std::size_t size, std::size_t most = SIZE_MAX, std::size_t tracks = 0,
-                  std::size_t bytes = 0) {
-    counter c(std::min(size, first_samples));
+  void samples(const mill::dataset& data, std::size_t size, counter& c, std::size_t most = SIZE_MAX,
+               std::size_t tracks = 0, std::size_t bytes = 0) {
     mill::epochs_options o = next_epoch(size);
     o.tracks = tracks;
     o.bytes = bytes;
     auto run = rt().run(mill::epochs(data, o) | mill::batch(), quiet);
-    while (std::optional<std::vector<mill::sample>> b = c.result().items < most ? run.next() : std::nullopt) {
+    while (std::optional<std::vector<mill::sample>> b = c.items() < most ? run.next() : std::nullopt) {
       for (const mill::sample& s : *b) {
         if (s.weight() != 0) c.add(bytes_of(s));
       }
     }
-    return c.result();
   }
   static mill::image_options whole() {
     mill::image_options o;
@@ -551,26 +588,22 @@ class works {
     mill::augment::gaussian_blur(chw, 9, 0.1 + 1.9 * numbers.uniform());
     mill::augment::random_erasing{.probability = 0.25}(chw, numbers);
   }
-  outcome images(const mill::dataset& data, const mill::image_options& o, mill::decode_images_stage decode) {
-    counter c;
+  void images(const mill::dataset& data, const mill::image_options& o, mill::decode_images_stage decode, counter& c) {
     for (const mill::host_batch& b :
          rt().run(mill::epochs(data, next_epoch(batch)) | std::move(decode) | mill::batch(), quiet)) {
       const auto real = static_cast<std::uint64_t>(
           std::count_if(b.weights().begin(), b.weights().end(), [](float w) { return w != 0; }));
       c.add(real * static_cast<std::uint64_t>(o.height) * static_cast<std::uint64_t>(o.width) * 3, real);
     }
-    return c.result();
   }
-  outcome lines(std::size_t size) {
+  void lines(std::size_t size, counter& c) {
     mill::lines_options o;
     o.batch = size;
-    counter c;
     for (const mill::line_batch& b : rt().run(
              mill::from_range(known("text/", bench::text_bytes, keys_, ".txt")) | mill::fetch(s3_) | mill::lines(o),
              quiet)) {
       c.add(byte_size(b) + b.size(), b.size());  // with the line feeds
     }
-    return c.result();
   }
   mill::epochs_options next_epoch(std::size_t size) {
     mill::epochs_options o;
@@ -617,9 +650,11 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   char line[64];
   while (std::fgets(line, sizeof line, stdin) != nullptr) {
-    const outcome o = one();
-    std::printf("%llu %llu %.3f\n", static_cast<unsigned long long>(o.items), static_cast<unsigned long long>(o.bytes),
-                o.first);
+    unsigned long long passes = 0, first = 0, third = 0;
+    if (std::sscanf(line, "%llu %llu %llu", &passes, &first, &third) != 3) return 2;
+    counter c(first, third);
+    for (unsigned long long i = 0; i < passes; ++i) one(c);
+    c.print();
     std::fflush(stdout);
   }
 }

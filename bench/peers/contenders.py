@@ -5,11 +5,14 @@
 
     contenders.py NAME ENDPOINT KEYS FOLDER
 
-Prints "ready"; then, for each line of standard input, does its work once and prints items, bytes and milliseconds to
-the first items. It reads the KEYS objects train/N.tar, raw/N.bin, text/N.txt or volume/N.bin of bucket b as its own
-documentation shows. FOLDER holds copies of the tars, for what reads local files, and is for its own caches.
+Prints "ready"; each line of standard input, "PASSES FIRST THIRD", is answered when the work has been done so many
+times: items and bytes; items, seconds and CPU seconds when FIRST items have come, the same of THIRD (0: all are 0), and
+the same at the end. It reads the KEYS objects train/N.tar, raw/N.bin, text/N.txt or volume/N.bin of bucket b as its own
+documentation shows. FOLDER holds copies of the tars, for what reads local files; caches are in the current folder.
+AWS_CA_BUNDLE names the authority of an endpoint of https.
 
-Each function below is one contender: it imports and prepares, and returns what does the work.
+Each function below is one contender: it imports, makes its client and prepares its data, and returns what does the work
+of a pass.
 """
 
 import asyncio
@@ -22,7 +25,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
+
+from measure import cpu_seconds
 
 KEY, SECRET, REGION, BUCKET = "test-key", "test-secret", "us-east-1", "b"
 BATCH, FIRST, PIECE = 100, 32, 8 << 20
@@ -32,16 +38,27 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 class Counter:
-    """What has come, and when the first `wanted` items had."""
+    """What has come, and when, in wall and CPU time, the first `first` items had, and the first `third`."""
 
-    def __init__(self, wanted=1):
-        self.begin, self.items, self.bytes, self.first, self.wanted = time.monotonic(), 0, 0, 0.0, wanted
+    def __init__(self, first=1, third=0):
+        self.items = self.bytes = 0
+        self.first, self.third, self.next = first, third, first
+        self.at_first = self.at_third = (0, 0.0, 0.0)
+        self.cpu, self.begin = cpu_seconds(os.getpid()), time.monotonic()
 
     def add(self, size, items=1):
         self.items += items
         self.bytes += size
-        if not self.first and self.items >= self.wanted:
-            self.first = 1e3 * (time.monotonic() - self.begin)
+        if self.items >= self.next:
+            now = self.now()
+            if self.next == self.first:
+                self.at_first = now
+            if self.third and self.items >= self.third:
+                self.at_third = now
+            self.next = self.third if self.third > self.items else float("inf")
+
+    def now(self):
+        return self.items, time.monotonic() - self.begin, cpu_seconds(os.getpid()) - self.cpu
 
 
 class Place:
@@ -71,7 +88,7 @@ def obstore_store(place):
     from obstore.store import S3Store
 
     return S3Store(BUCKET, endpoint=place.endpoint, access_key_id=KEY, secret_access_key=SECRET, region=REGION,
-                   virtual_hosted_style_request=False, client_options={"allow_http": True})
+                   virtual_hosted_style_request=False, client_options={"allow_http": True})  # TLS: by SSL_CERT_FILE
 
 
 def s3torch_objects(place, prefix, suffix):
@@ -84,11 +101,9 @@ def s3torch_objects(place, prefix, suffix):
 def one_by_one(names, size_of):
     """Work that gets each object of a list whole."""
 
-    def work():
-        c = Counter()
+    def work(c):
         for name in names:
             c.add(size_of(name))
-        return c
 
     return work
 
@@ -121,34 +136,45 @@ def s3fs(place, prefix):
     return one_by_one(place.names(prefix, "bin"), lambda n: len(files.cat_file(f"{BUCKET}/{n}")))
 
 
-def awscrt(place, prefix):
-    import threading
-
+def awscrt_client(place):
+    """Returns what starts to get an object, by name; on_body is called with the pieces and their places."""
     from awscrt import auth, http, io as crt_io, s3
 
     group = crt_io.EventLoopGroup()
     bootstrap = crt_io.ClientBootstrap(group, crt_io.DefaultHostResolver(group))
-    client = s3.S3Client(bootstrap=bootstrap, region=REGION, tls_mode=s3.S3RequestTlsMode.DISABLED,
-                         credential_provider=auth.AwsCredentialsProvider.new_static(KEY, SECRET))
+    tls = {"tls_mode": s3.S3RequestTlsMode.DISABLED}
+    if place.endpoint.startswith("https:"):
+        trusting = crt_io.TlsContextOptions()
+        trusting.override_default_trust_store_from_path(None, os.environ["AWS_CA_BUNDLE"])
+        tls = {"tls_mode": s3.S3RequestTlsMode.ENABLED,
+               "tls_connection_options": crt_io.ClientTlsContext(trusting).new_connection_options()}
+    client = s3.S3Client(bootstrap=bootstrap, region=REGION,
+                         credential_provider=auth.AwsCredentialsProvider.new_static(KEY, SECRET), **tls)
     host = place.endpoint.split("//")[1]
 
-    def work():
-        c, lock, total = Counter(), threading.Lock(), [0]
+    def start(name, on_body, on_done=None):
+        request = http.HttpRequest("GET", f"/{BUCKET}/{name}", http.HttpHeaders([("host", host)]))
+        return client.make_request(type=s3.S3RequestType.GET_OBJECT, request=request, on_body=on_body, on_done=on_done)
+
+    return start
+
+
+def awscrt(place, prefix):
+    start, names = awscrt_client(place), place.names(prefix, "bin")
+
+    def work(c):
+        lock, room = threading.Lock(), threading.Semaphore(4)
 
         def on_body(chunk, **_):
             with lock:
-                total[0] += len(chunk)
+                c.add(len(chunk))
 
-        def start(name):
-            request = http.HttpRequest("GET", f"/{BUCKET}/{name}", http.HttpHeaders([("host", host)]))
-            return client.make_request(type=s3.S3RequestType.GET_OBJECT, request=request, on_body=on_body)
-
-        names = place.names(prefix, "bin")
-        for at in range(0, len(names), 4):
-            for each in [start(name) for name in names[at:at + 4]]:
-                each.finished_future.result()
-        c.add(total[0], len(names))
-        return c
+        running = []
+        for name in names:
+            room.acquire()
+            running.append(start(name, on_body, lambda **_: room.release()))
+        for each in running:
+            each.finished_future.result()
 
     return work
 
@@ -182,33 +208,30 @@ def kvikio(place, prefix):
     return one_by_one(place.names(prefix, "bin"), size_of)
 
 
-# ---- small objects far away
+# ---- objects, several at once: small/, slow/ and far/
 
 
-def in_threads(place, threads, size_of):
-    names = place.names("small", "bin")
-
-    def work():
-        c = Counter()
+def in_threads(names, threads, size_of):
+    def work(c):
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
             for size in pool.map(size_of, names):
                 c.add(size)
-        return c
 
     return work
 
 
-def small_boto3(place):
-    client = boto3_client(place, 32)
-    return in_threads(place, 32, lambda n: len(client.get_object(Bucket=BUCKET, Key=n)["Body"].read()))
+def boto3_threads(place, prefix, threads):
+    client = boto3_client(place, threads)
+    return in_threads(place.names(prefix, "bin"), threads,
+                      lambda n: len(client.get_object(Bucket=BUCKET, Key=n)["Body"].read()))
 
 
-def small_s3torchconnector(place):
-    data = s3torch_objects(place, "small", "bin")
-    return in_threads(place, 32, lambda n: len(data[int(n.split("/")[1].split(".")[0])].read()))
+def s3torchconnector_threads(place, prefix, threads):
+    data = s3torch_objects(place, prefix, "bin")
+    return in_threads(range(place.count), threads, lambda i: len(data[i].read()))
 
 
-def small_obstore(place):
+def obstore_gather(place, prefix):
     import obstore as library
 
     store = obstore_store(place)
@@ -217,13 +240,11 @@ def small_obstore(place):
         return len(await (await library.get_async(store, name)).bytes_async())
 
     async def all_of():
-        return await asyncio.gather(*[one(name) for name in place.names("small", "bin")])
+        return await asyncio.gather(*[one(name) for name in place.names(prefix, "bin")])
 
-    def work():
-        c = Counter()
+    def work(c):
         for size in asyncio.run(all_of()):
             c.add(size)
-        return c
 
     return work
 
@@ -250,8 +271,7 @@ def records(place, by):
 
         open_it = lambda name: io.BytesIO(library.get(f"s3://{BUCKET}/{name}"))
 
-    def work():
-        c = Counter(FIRST)
+    def work(c):
         for name in names:
             stream = open_it(name)
             while head := stream.read(12):
@@ -260,44 +280,6 @@ def records(place, by):
                 if len(content) != size + 4:
                     raise ValueError(f"{name} is cut")
                 c.add(size)
-        return c
-
-    return work
-
-
-# ---- one slow object in eight
-
-
-def boto3_threads(place):
-    client = boto3_client(place, 8)
-
-    def work():
-        c = Counter()
-        names = [f"slow/{i:04d}.bin" for i in range(8)]
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            for size in pool.map(lambda n: len(client.get_object(Bucket=BUCKET, Key=n)["Body"].read()), names):
-                c.add(size)
-        return c
-
-    return work
-
-
-def obstore_gather(place):
-    import obstore as library
-
-    store = obstore_store(place)
-
-    async def one(name):
-        return len(await (await library.get_async(store, name)).bytes_async())
-
-    async def all_of():
-        return await asyncio.gather(*[one(f"slow/{i:04d}.bin") for i in range(8)])
-
-    def work():
-        c = Counter()
-        for size in asyncio.run(all_of()):
-            c.add(size)
-        return c
 
     return work
 
@@ -308,40 +290,47 @@ def obstore_gather(place):
 def webdataset(place, opener, workers=0):
     import webdataset as wds
 
+    urls = place.urls("train", "tar")
     if opener == "local":
         urls = place.local()
     elif opener == "curl":
         urls = [f"pipe:curl -s -f {place.endpoint}/{BUCKET}/{name}" for name in place.names("train", "tar")]
     else:
-        urls = place.urls("train", "tar")
-
-        @functools.lru_cache(None)
-        def made():  # in the process that reads
-            return {"boto3": boto3_client, "obstore": obstore_store,
-                    "s3torchconnector": lambda p: s3torch_objects(p, "train", "tar")}[opener](place)
-
-        def open_it(url, mode="rb", bufsize=8192, **_):
-            name = url.split(f"s3://{BUCKET}/")[1]
-            if opener == "boto3":
-                return made().get_object(Bucket=BUCKET, Key=name)["Body"]
-            if opener == "obstore":
-                import obstore as library
-
-                return io.BufferedReader(_Raw(library.open_reader(made(), name)), 1 << 20)
-            return made()[int(name.split("/")[1].split(".")[0])]
-
-        wds.gopen_schemes["s3"] = open_it
+        open_it = opened(place, opener)
+        wds.gopen_schemes["s3"] = lambda url, *_, **__: open_it(url.split(f"s3://{BUCKET}/")[1])
     data = wds.WebDataset(urls, shardshuffle=False).batched(BATCH, collation_fn=None)
     loader = wds.WebLoader(data, batch_size=None, num_workers=workers) if workers else data
 
-    def work():
-        c = Counter(FIRST)
+    def work(c):
         for batch in loader:
             for sample in batch:
                 c.add(len(sample["jpg"]) + len(sample["cls"]))
-        return c
 
     return work
+
+
+def opened(place, opener):
+    """What opens a tar by its name, as a file."""
+    if opener == "boto3":
+        client = boto3_client(place)
+        return lambda name: client.get_object(Bucket=BUCKET, Key=name)["Body"]
+    if opener == "obstore":
+        import obstore as library
+
+        store = obstore_store(place)
+        return lambda name: io.BufferedReader(_Raw(library.open_reader(store, name)), 1 << 20)
+    if opener == "awscrt":
+        start = awscrt_client(place)
+
+        def whole(name):  # the pieces come in order
+            file = io.BytesIO()
+            start(name, lambda chunk, **_: file.write(chunk)).finished_future.result()
+            file.seek(0)
+            return file
+
+        return whole
+    data, names = s3torch_objects(place, "train", "tar"), place.names("train", "tar")
+    return lambda name: data[names.index(name)]
 
 
 class _Raw(io.RawIOBase):
@@ -370,6 +359,11 @@ def samples_of(path):
                 sample = {}
 
 
+def in_store(place, name):
+    """Whether an earlier process has uploaded it."""
+    return "Contents" in boto3_client(place).list_objects_v2(Bucket=BUCKET, Prefix=name)
+
+
 def _upload(place, prefix, folder):
     client = boto3_client(place)
     for path in sorted(glob.glob(os.path.join(folder, "**"), recursive=True)):
@@ -382,68 +376,61 @@ def owned(batch):
     return [{"jpg": bytes(sample["jpg"]), "cls": bytes(sample["cls"])} for sample in batch]
 
 
-def litdata(place, workers=0, warm=""):
+def litdata(place, workers=0):
     import litdata as loader
     from litdata.streaming import downloader
 
-    prefix = f"litdata{workers}"
-    with tempfile.TemporaryDirectory(dir=place.folder) as folder:
-        loader.optimize(fn=samples_of, inputs=place.local(), output_dir=folder, chunk_bytes="64MB", num_workers=1)
-        _upload(place, prefix, folder)
+    if not in_store(place, "litdata/index.json"):
+        with tempfile.TemporaryDirectory(dir=place.folder) as folder:
+            loader.optimize(fn=samples_of, inputs=place.local(), output_dir=folder, chunk_bytes="64MB", num_workers=1)
+            _upload(place, "litdata", folder)
     # Its chunks come by obstore, which refuses plain HTTP otherwise.
     downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
     access = {"endpoint_url": place.endpoint, "aws_access_key_id": KEY, "aws_secret_access_key": SECRET,
               "region_name": REGION}
 
     def made(cache):
-        data = loader.StreamingDataset(f"s3://{BUCKET}/{prefix}", storage_options=access, shuffle=True, cache_dir=cache)
+        data = loader.StreamingDataset(f"s3://{BUCKET}/litdata", storage_options=access, shuffle=True, cache_dir=cache)
         # Forked, for the line above to hold in them.
         how = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
         return loader.StreamingDataLoader(data, batch_size=BATCH, collate_fn=owned if workers else list, **how)
 
-    return own_cache(place, made, warm)
+    return own_cache(made)
 
 
-def mosaicml(place, warm=""):
+def mosaicml(place):
     from streaming import MDSWriter, StreamingDataset
     from streaming.base.util import clean_stale_shared_memory
     from torch.utils.data import DataLoader
 
     clean_stale_shared_memory()
-    with tempfile.TemporaryDirectory(dir=place.folder) as folder:
-        with MDSWriter(out=folder, columns={"jpg": "bytes", "cls": "bytes"}) as out:
-            for path in place.local():
-                for sample in samples_of(path):
-                    out.write({"jpg": sample["jpg"], "cls": sample["cls"]})
-        _upload(place, "mosaicml", folder)
+    if not in_store(place, "mosaicml/index.json"):
+        with tempfile.TemporaryDirectory(dir=place.folder) as folder:
+            with MDSWriter(out=folder, columns={"jpg": "bytes", "cls": "bytes"}) as out:
+                for path in place.local():
+                    for sample in samples_of(path):
+                        out.write({"jpg": sample["jpg"], "cls": sample["cls"]})
+            _upload(place, "mosaicml", folder)
     os.environ["S3_ENDPOINT_URL"] = place.endpoint
 
     def made(cache):
         data = StreamingDataset(remote=f"s3://{BUCKET}/mosaicml", local=cache, shuffle=True, batch_size=BATCH)
         return DataLoader(data, batch_size=BATCH, collate_fn=list)
 
-    return own_cache(place, made, warm)
+    return own_cache(made)
 
 
-def own_cache(place, made, warm):
-    """Reads all of the loader that `made` makes with a folder of its own: a new one each time, or, if it is to be warm,
-    one whose next epoch each time is."""
+def own_cache(made):
+    """Reads all of the loader that `made` makes with a folder for its cache, which it keeps: later passes find it
+    full."""
     kept = []
 
-    def count(loader):
-        c = Counter(FIRST)
-        for batch in loader:
+    def work(c):
+        if not kept:
+            kept.append(made(tempfile.mkdtemp(dir=os.getcwd())))
+        for batch in kept[0]:
             for sample in batch:
                 c.add(len(sample["jpg"]) + len(sample["cls"]))
-        return c
-
-    def work():
-        if not warm:
-            with tempfile.TemporaryDirectory(dir=place.folder) as cache:
-                return count(made(cache))
-        if not kept:
-            kept.append(made(tempfile.mkdtemp(dir=place.folder)))
-        return count(kept[0])
 
     return work
 
@@ -457,16 +444,13 @@ def spdl(place):
     def load(name):
         return list(spdl.io.iter_tarfile(client.get_object(Bucket=BUCKET, Key=name)["Body"].read()))
 
-    def work():
-        c = Counter(2 * FIRST)
+    def work(c):
         pipeline = (PipelineBuilder().add_source(place.names("train", "tar")).pipe(load, concurrency=2).add_sink(2)
                     .build(num_threads=2))
         with pipeline.auto_stop():
             for found in pipeline:
-                for _, content in found:
-                    c.add(len(content))
-        c.items //= 2  # two files a sample
-        return c
+                for name, content in found:
+                    c.add(len(content), name.endswith("cls"))  # the second file of a sample
 
     return work
 
@@ -476,8 +460,7 @@ def tar_stream(place, by):
     client = boto3_client(place) if by == "boto3" else None
     name = place.names("train", "tar")[0]
 
-    def work():
-        c = Counter(FIRST)
+    def work(c):
         child = None
         if by == "boto3":
             stream = client.get_object(Bucket=BUCKET, Key=name)["Body"]
@@ -497,7 +480,6 @@ def tar_stream(place, by):
         if child:
             child.kill()
             child.wait()
-        return c
 
     return work
 
@@ -512,11 +494,9 @@ def jpegs(place):
 def over_images(place, function):
     all_of = jpegs(place)
 
-    def work():
-        c = Counter()
+    def work(c):
         for jpeg in all_of:
             c.add(function(jpeg))
-        return c
 
     return work
 
@@ -549,15 +529,13 @@ def torchvision_decode(place):
 def turboloader_decode(place):
     import turboloader
 
-    def work():
-        c = Counter()
+    def work(c):
         for path in place.local():
             loader = turboloader.FastDataLoader(path, batch_size=BATCH, num_workers=1)
             for batch in loader:
                 images = batch[0] if isinstance(batch, tuple) else batch
                 c.add(images.shape[0] * HEIGHT * WIDTH * 3 if tuple(images.shape[1:]) == (HEIGHT, WIDTH, 3) else 0,
                       images.shape[0])
-        return c
 
     return work
 
@@ -576,12 +554,10 @@ def _torchvision_batches(place, *changes):
     def one(jpeg):
         return change(decode_jpeg(torch.frombuffer(bytearray(jpeg), dtype=torch.uint8), mode=ImageReadMode.RGB))
 
-    def work():
-        c = Counter()
+    def work(c):
         for at in range(0, len(all_of), BATCH):
             batch = torch.stack([one(jpeg) for jpeg in all_of[at:at + BATCH]])
             c.add(batch.numel(), len(batch))
-        return c
 
     return work
 
@@ -610,12 +586,10 @@ def pil_crops(place):
                          v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD), v2.ToDtype(torch.float16)])
     all_of = jpegs(place)
 
-    def work():
-        c = Counter()
+    def work(c):
         for at in range(0, len(all_of), BATCH):
             batch = torch.stack([change(Image.open(io.BytesIO(j)).convert("RGB")) for j in all_of[at:at + BATCH]])
             c.add(batch.numel(), len(batch))
-        return c
 
     return work
 
@@ -661,13 +635,13 @@ def dali(place, what):
     one.build()
     total = one.epoch_size("reader")
 
-    def work():
-        c = Counter()
-        while c.items < total:
+    def work(c):
+        left = total
+        while left:
             (batch,) = one.run()
-            images = min(len(batch), total - c.items)
+            images = min(len(batch), left)
+            left -= images
             c.add(images * (HEIGHT * WIDTH if what == "decode" else SIDE * SIDE) * 3, images)
-        return c
 
     return work
 
@@ -678,8 +652,7 @@ def dali(place, what):
 def split_lines(place, pieces_of, size):
     """Pieces of text cut at line feeds, as lists of `size` lines."""
 
-    def work():
-        c = Counter()
+    def work(c):
         for name in place.names("text", "txt"):
             rest, batch = b"", []
             for piece in pieces_of(name):
@@ -693,7 +666,6 @@ def split_lines(place, pieces_of, size):
                     c.add(sum(map(len, taken)) + len(taken), len(taken))
                 batch = batch[at:]
             c.add(sum(map(len, batch)) + len(batch), len(batch))
-        return c
 
     return work
 
@@ -711,8 +683,7 @@ def lines_obstore(place, size):
 
 
 def batches_of_lines(place, lines_of, size):
-    def work():
-        c = Counter()
+    def work(c):
         for name in place.names("text", "txt"):
             batch = []
             for line in lines_of(name):
@@ -721,7 +692,6 @@ def batches_of_lines(place, lines_of, size):
                     c.add(sum(map(len, batch)), size)
                     batch = []
             c.add(sum(map(len, batch)), len(batch))
-        return c
 
     return work
 
@@ -771,7 +741,6 @@ def tensors_of(place):
 def counted(tensors, c):
     for tensor in tensors:
         c.add(tensor.nbytes)
-    return c
 
 
 def dcp_s3torchconnector(place, what):
@@ -790,15 +759,14 @@ def dcp_s3torchconnector(place, what):
 
     S3FileSystem.rename = rename
 
-    def save():
-        c = Counter()
+    def save(c=None):
         dcp.save(state, storage_writer=S3StorageWriter(region=REGION, path=path, s3client_config=config))
-        return counted(state.values(), c)
+        if c:
+            counted(state.values(), c)
 
-    def load():
-        c = Counter()
+    def load(c):
         dcp.load(state, storage_reader=S3StorageReader(region=REGION, path=path, s3client_config=config))
-        return counted(state.values(), c)
+        counted(state.values(), c)
 
     if what == "load":
         save()
@@ -811,18 +779,17 @@ def safetensors_boto3(place, what):
 
     client = boto3_client(place)
 
-    def save():
-        c = Counter()
+    def save(c):
         client.upload_fileobj(io.BytesIO(safetensors.torch.save(state)), BUCKET, "boto3/model.safetensors")
-        return counted(state.values(), c)
+        counted(state.values(), c)
 
-    def load():
-        c, loaded = Counter(), {}
+    def load(c):
+        loaded = {}
         for name in step_files(place):
             body = io.BytesIO()
             client.download_fileobj(BUCKET, name, body)
             loaded.update(safetensors.torch.load(body.getvalue()))
-        return counted(loaded.values(), c)
+        counted(loaded.values(), c)
 
     state = tensors_of(place) if what == "save" else {}
     return {"save": save, "load": load}[what]
@@ -838,11 +805,10 @@ def runai_streamer(place):
     os.environ["RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING"] = "0"  # endpoint and keys: of the environment
     paths = [f"s3://{BUCKET}/{name}" for name in step_files(place)]
 
-    def work():
+    def work(c):
         with SafetensorsStreamer() as streamer:
-            c = Counter()
             streamer.stream_files(paths)
-            return counted((tensor for _, tensor in streamer.get_tensors()), c)
+            counted((tensor for _, tensor in streamer.get_tensors()), c)
 
     return work
 
@@ -859,9 +825,12 @@ def main():
     function, arguments = find(name)
     work = function(Place(endpoint, int(keys), folder), *arguments)
     print("ready", file=answers, flush=True)
-    for _ in sys.stdin:
-        c = work()
-        print(c.items, c.bytes, c.first, file=answers, flush=True)
+    for line in sys.stdin:
+        passes, first, third = map(int, line.split())
+        c = Counter(first, third)
+        for _ in range(passes):
+            work(c)
+        print(c.items, c.bytes, *c.at_first, *c.at_third, *c.now(), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -4,16 +4,22 @@
 """millrace beside the libraries that do the same, on the same bytes, from the same server, in turns.
 
     measure.py --program BUILD/bench/peers_bench --environment FOLDER [--install] [--groups raw,samples,...] [--quick]
-               [--rounds 3] --out FILE.json
+               [--rounds N] --out FILE.json
 
 --install makes the virtual environment FOLDER from requirements.txt. Each contender is a process of its own on core 1
-and the server one on core 0. All of a group are started, do their work once (this is discarded: the first touch of
-memory, imports, caches of clients), and then take turns. CPU seconds are those of the process and all its descendants,
-by their own clocks; peak memory is the kernel's high-water mark of one process, and of several the largest sum of their
-proportional shares that a look every 0.1 s saw. Before each round of a group that reads its data from the disk, all
-files are written out and leave the page cache (POSIX_FADV_DONTNEED), and who then reads less than 0.95 of the
-samples' bytes from the disk (/proc/PID/io) has no figures either. What comes is counted in items and bytes: a
-contender that reads anything else has no figures, but an error.
+and the server one on core 0. CPU seconds are those of the process and all its descendants, by their own clocks; what
+the server's core is busy with counts apart, so that a row whose seconds are the server's is seen. Peak memory is the
+kernel's high-water mark of one process, and of several the largest sum of their proportional shares that a look every
+0.1 s saw. What comes is counted in items and bytes: a contender that reads anything else has no figures, but an error.
+
+Groups of samples, lines and images tell the start from the steady state. In each round each contender is a new process,
+which has imported its modules and made its client, and reads all data several times with one loader. The start is the
+time until the first item, whatever a loader does before; the figures are of the last two thirds.
+
+Of other groups all contenders are started, do their work once (this is discarded), and then take turns. Before each
+round of a group that reads its data from the disk, all files are written out and leave the page cache
+(POSIX_FADV_DONTNEED), and who then reads less than 0.95 of the samples' bytes from the disk (/proc/PID/io) has no
+figures either.
 """
 
 import argparse
@@ -21,6 +27,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -33,6 +40,8 @@ TICK = os.sysconf("SC_CLK_TCK")
 RAW, VOLUME, SLOW, TEXT = 128 << 20, 140_000_000, 64 << 20, 156_000_000
 RECORDS, RECORD = 1251, 114_660  # samples of a TFRecord file of MLPerf Storage's resnet50, bytes of one
 SMALLS, SMALL = 64, 256 << 10
+FIRST = 32
+FARS, FAR = 10, 256_000_000
 DECODED, CROPPED = 500 * 375 * 3, 224 * 224 * 3
 TENSORS, TENSOR_BYTES = 16, 8 * 4 * (1024 * 1024 + 1024)  # of a file of a checkpoint
 
@@ -106,9 +115,11 @@ def drop_pages(folder):
 class Contender:
     def __init__(self, label, command, marks="", ours=False):
         self.label, self.command, self.marks, self.ours = label, command, marks, ours
-        self.cpu, self.wall, self.first, self.peak, self.error, self.process = [], [], [], 0, None, None
+        self.rounds, self.peak, self.error, self.process = [], 0, None, None
 
     def start(self, folder):
+        if self.error:
+            return
         self.log = open(os.path.join(folder, "log"), "w+")
 
         def place():
@@ -127,8 +138,8 @@ class Contender:
         self.error = f"{why}: {(told or lines)[-1][:200]}"
         self.stop()
 
-    def work(self, expected, counts, from_disk=0):
-        """One round; `expected`: items and bytes, None where these may differ; `from_disk`: bytes at least."""
+    def work(self, group, server, counts):
+        """One round of the group's work."""
         if self.error:
             return
         pid = self.process.pid
@@ -142,29 +153,29 @@ class Contender:
 
         watcher = threading.Thread(target=look)
         watcher.start()
-        read, cpu, begin = read_from_disk(pid), cpu_seconds(pid), time.monotonic()
+        items, size = group.expected
+        third = group.passes * items // 3 if group.steady else 0
+        read, busy, begin = read_from_disk(pid), server.cpu(), time.monotonic()
         try:
-            self.process.stdin.write("go\n")
+            self.process.stdin.write(f"{group.passes} {group.first} {third}\n")
             self.process.stdin.flush()
-            answer = self.process.stdout.readline().split()
+            answer = [float(x) for x in self.process.stdout.readline().split()]
         except OSError:
             answer = []
-        wall, cpu = time.monotonic() - begin, cpu_seconds(pid) - cpu
+        busy = (server.cpu() - busy) / (time.monotonic() - begin)
         read = read_from_disk(pid) - read
         done.set()
         watcher.join()
-        if len(answer) != 3:
+        if len(answer) != 11:
             return self.fail("has ended")
-        items, size = int(answer[0]), int(answer[1])
-        if items != expected[0] or expected[1] not in (None, size):
-            return self.fail(f"has read {items} items of {size} bytes, not {expected[0]} of {expected[1]}")
-        if read < from_disk:
-            return self.fail(f"has read {read} bytes from the disk, not {from_disk}")
+        for what, came, wanted in (("items", answer[0], items), ("bytes", answer[1], size)):
+            if wanted is not None and came != group.passes * wanted:
+                return self.fail(f"has read {came:.0f} {what}, not {group.passes * wanted}")
+        if counts and read < group.from_disk:
+            return self.fail(f"has read {read} bytes from the disk, not {group.from_disk}")
         self.peak = max(self.peak, high_water(pid))
         if counts:
-            self.cpu.append(cpu)
-            self.wall.append(wall)
-            self.first.append(float(answer[2]))
+            self.rounds.append((answer, busy))
 
     def stop(self):
         if self.process is None:
@@ -176,13 +187,20 @@ class Contender:
         self.process.wait()
         self.process = None
 
-    def row(self, unit):
-        """`unit`: how many of what the figures are given for make one pass."""
+    def row(self, group):
         row = {"name": self.label, "marks": self.marks, "ours": self.ours}
         if self.error:
             return {**row, "error": self.error}
-        return {**row, "cpu": [x / unit for x in self.cpu], "seconds": self.wall, "first_ms": self.first,
-                "peak_mb": round(self.peak / 1e6)}
+        row.update({name: [] for name in ("cpu", "seconds", "first_ms", "first_cpu_ms", "server")})
+        for (items, _, _, first, first_cpu, at_third, third, third_cpu, _, end, end_cpu), busy in self.rounds:
+            # How many of what the figures are given for have come since.
+            units = group.per * group.passes * (items - at_third) / items
+            row["cpu"].append((end_cpu - third_cpu) / units)
+            row["seconds"].append((end - third) / (units if group.steady else 1))
+            row["first_ms"].append(1e3 * first)
+            row["first_cpu_ms"].append(1e3 * first_cpu)
+            row["server"].append(busy)
+        return {**row, "peak_mb": round(self.peak / 1e6)}
 
 
 class Server:
@@ -190,7 +208,11 @@ class Server:
         """`sizes`: how many tars, texts and large objects; `shape`: of peers_bench, "" for the usual one."""
         self.process = subprocess.Popen([program, "serve", *map(str, sizes), *([shape] if shape else [])],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.endpoint = self.process.stdout.readline().strip()
+        self.endpoint, *authority = self.process.stdout.readline().split()
+        self.authority = authority[0] if authority else None
+
+    def cpu(self):
+        return cpu_seconds(self.process.pid)
 
     def say(self, what):
         self.process.stdin.write(what + "\n")
@@ -206,21 +228,28 @@ class Server:
 
 
 class Group:
-    def __init__(self, title, unit, keys, expected, per, rows, slow=False, goals=(), times=1,
-                 from_disk=0):
-        self.title, self.unit, self.keys, self.expected, self.per = title, unit, keys, expected, per
-        self.rows, self.slow, self.goals = rows, slow, goals
-        self.times = times  # as many rounds as of others
-        self.from_disk = from_disk  # bytes that come from the disk in each round, and not from the page cache
+    """`per`: how many of what the figures are given for are in a pass. `expected`: its items and bytes, None where
+    these may differ. `read`: bytes that a pass reads. `steady`: the start counts apart. `from_disk`: bytes that come
+    from there in each pass, and not from the page cache."""
+
+    def __init__(self, title, unit, keys, expected, per, rows, goals=(), read=0, steady=False, passes=1, rounds=3,
+                 first=1, slow=False, from_disk=0):
+        self.title, self.unit, self.keys, self.expected, self.per, self.rows = title, unit, keys, expected, per, rows
+        self.goals, self.read, self.steady, self.passes, self.rounds = goals, read, steady, passes, rounds
+        self.first, self.slow, self.from_disk = first, slow, from_disk
+
+    def fresh(self):
+        """Each round is a new process of each contender."""
+        return self.steady and not self.from_disk
 
 
 UNSIGNED, MULTI = "unsigned", "several threads"
-LOCAL = "local files"
-
+LOCAL, CHUNKS = "local files", "own chunks, the second pass from its cache"
+CHECKED = "shuffled, CRC of each field"
 
 LINES = (1, 16, 512, 1024)
-GROUPS = ["raw", "samples", "warm", "large", "resnet50", "first", "volumes", "slow", "lossy",
-          *[f"lines{size}" for size in LINES], "decode", "crops", "augment", "save", "load"]
+GROUPS = ["raw", "raw_tls", "samples", "samples_tls", "far_tls", "warm", "large", "resnet50", "first", "volumes",
+          "slow", "lossy", *[f"lines{size}" for size in LINES], "decode", "crops", "augment", "save", "load"]
 
 
 def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path=""):
@@ -228,94 +257,113 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
     it is of, the best of which rows it stands beside, and the ratio at most."""
     volumes = 4
     readers = ["webdataset, curl", "webdataset, boto3", "webdataset, obstore", "webdataset, s3torchconnector",
-               "spdl, boto3"]
-    whole = lambda prefix: [("boto3, readinto", f"boto3_readinto:{prefix}", ""),
-                            ("boto3, read", f"boto3_read:{prefix}", ""), ("s3fs, cat_file", f"s3fs:{prefix}", ""),
-                            ("awscrt", f"awscrt:{prefix}", MULTI + ", 4 objects at once"),
-                            ("s3torchconnector", f"s3torchconnector:{prefix}", MULTI),
-                            ("obstore", f"obstore:{prefix}", MULTI), ("s3dlio", f"s3dlio:{prefix}", MULTI),
+               "webdataset, awscrt", "spdl, boto3"]
+    direct = lambda prefix: [("boto3, readinto", f"boto3_readinto:{prefix}", ""),
+                             ("boto3, read", f"boto3_read:{prefix}", ""),
+                             ("awscrt", f"awscrt:{prefix}", MULTI + ", 4 objects at once"),
+                             ("s3torchconnector", f"s3torchconnector:{prefix}", MULTI),
+                             ("obstore", f"obstore:{prefix}", MULTI)]
+    whole = lambda prefix: [*direct(prefix), ("s3fs, cat_file", f"s3fs:{prefix}", ""),
+                            ("s3dlio", f"s3dlio:{prefix}", MULTI),
                             ("KvikIO", f"kvikio:{prefix}", MULTI + ", into host memory; wants a GPU's driver")]
     average = sample_bytes // max(1, samples) // 1000
+    of_samples = {"unit": "CPU us a sample", "keys": shards, "expected": (samples, sample_bytes), "per": samples / 1e6,
+                  "read": sample_bytes, "steady": True}
+    of_raws = {"unit": "CPU s a GB", "keys": raws, "expected": (None, raws * RAW), "per": raws * RAW / 1e9}
+    of_images = {**of_samples, "unit": "CPU us an image", "passes": 2, "rounds": 2}
+    ours = [("millrace: list | fetch | untar | group_samples", "ours:stages", "not shuffled, no CRC"),
+            ("millrace: epochs() | batch()", "ours:epochs", f"{CHECKED}, the start makes the index"),
+            ("millrace: epochs() | batch(), indexed", "ours:epochs_indexed", f"{CHECKED}, the index is there")]
+    by_webdataset = [("webdataset, boto3", "webdataset:boto3", "not shuffled"),
+                     ("webdataset, obstore", "webdataset:obstore", "not shuffled"),
+                     ("webdataset, s3torchconnector", "webdataset:s3torchconnector", "not shuffled"),
+                     ("webdataset, awscrt", "webdataset:awscrt", "not shuffled, shards whole in memory")]
     all_of = {
         "raw": Group(
-            f"{raws} objects of 128 MiB, read and dropped", "CPU s a GB", raws, (raws, raws * RAW), raws * RAW / 1e9,
+            f"{raws} objects of 128 MiB, read and dropped", **of_raws, rows=
             [("bare recv, epoll", "ours:recv", UNSIGNED), ("libcurl, io_uring", "ours:libcurl", UNSIGNED),
              ("millrace: fetch", "ours:fetch", "8 objects at once"),
              ("millrace: fetch, consumer on the loop", "ours:fetch_on_loop", "8 objects at once"), *whole("raw")],
             goals=[("cpu", "millrace: fetch", ["boto3, readinto"], 0.9), ("cpu", "millrace: fetch", ["awscrt"], 0.3)]),
+        "raw_tls": Group(
+            f"{raws} objects of 128 MiB over TLS, read and dropped", **of_raws, rows=
+            [("libcurl, io_uring", "ours:libcurl", UNSIGNED),
+             ("millrace: fetch", "ours:fetch", "8 objects at once"), *direct("raw")],
+            goals=[("cpu", "millrace: fetch", ["boto3, readinto"], 1), ("cpu", "millrace: fetch", ["awscrt"], 0.6)]),
         "samples": Group(
-            f"{samples} samples of {average} KB in {shards} tars, in batches of 100", "CPU us a sample",
-            shards, (samples, sample_bytes), samples / 1e6,
-            [("millrace: list | fetch | untar | group_samples", "ours:stages", "not shuffled, no CRC"),
-             ("millrace: epochs() | batch()", "ours:epochs", "shuffled, CRC of each field"),
-             ("millrace: epochs({.bytes = 88 MiB}) | batch()", "ours:epochs_half",
-              "shuffled, CRC of each field"),
+            f"Samples of {average} KB in tars, in batches of 100", **of_samples, passes=2, rounds=2, rows=
+            [*ours, ("millrace: epochs({.bytes = 88 MiB}) | batch()", "ours:epochs_half",
+                     f"{CHECKED}, the start makes the index"),
              ("millrace: epochs(), no index", "ours:epochs_no_index", "shuffled"),
              ("webdataset, local files", "webdataset:local", f"{LOCAL}, not shuffled"),
-             ("webdataset, curl", "webdataset:curl", UNSIGNED + ", not shuffled"),
-             ("webdataset, boto3", "webdataset:boto3", "not shuffled"),
-             ("webdataset, obstore", "webdataset:obstore", "not shuffled"),
-             ("webdataset, s3torchconnector", "webdataset:s3torchconnector", "not shuffled"),
+             ("webdataset, curl", "webdataset:curl", UNSIGNED + ", not shuffled"), *by_webdataset,
              ("webdataset, curl, 2 workers", "webdataset:curl:2", UNSIGNED + ", DataLoader"),
-             ("litdata", "litdata", "own chunks, shuffled"),
-             ("litdata, 2 workers", "litdata:2", "own chunks, DataLoader, forked, copied to bytes"),
-             ("mosaicml-streaming", "mosaicml", "own shards, shuffled"),
+             ("litdata", "litdata", f"{CHUNKS}, shuffled"),
+             ("litdata, 2 workers", "litdata:2", f"{CHUNKS}, DataLoader, forked, copied to bytes"),
+             ("mosaicml-streaming", "mosaicml", f"{CHUNKS}, shuffled"),
              ("spdl, boto3", "spdl", "not shuffled, 2 threads")],
             goals=[("cpu", "millrace: epochs() | batch()", readers, 0.15),
                    ("cpu", "millrace: epochs() | batch()", readers[:-1], 0.15),
-                   *[("peak_mb", f"millrace: {ours} | batch()",
+                   *[("peak_mb", f"millrace: {stage} | batch()",
                       ["webdataset, curl, 2 workers", "litdata, 2 workers"], 0.2)
-                     for ours in ("epochs()", "epochs({.bytes = 88 MiB})")]]),
+                     for stage in ("epochs()", "epochs({.bytes = 88 MiB})")]]),
+        "samples_tls": Group(
+            f"Samples of {average} KB in tars over TLS, in batches of 100", **of_samples, passes=2, rows=
+            [*ours, *by_webdataset],
+            goals=[("cpu", "millrace: epochs() | batch()", ["webdataset, boto3"], 0.25)]),
+        "far_tls": Group(
+            f"{FARS} objects of 256 MB over TLS, 15 ms away, 85 MB/s a connection, a link of 800 MB/s", "CPU s a GB",
+            FARS, (None, FARS * FAR), FARS * FAR / 1e9,
+            [("millrace: fetch", "ours:far", ""),
+             ("boto3, 10 threads", f"boto3_threads:far:{FARS}", MULTI),
+             ("awscrt", "awscrt:far", MULTI + ", 4 objects at once"),
+             ("s3torchconnector, 4 threads", "s3torchconnector_threads:far:4", MULTI),
+             ("obstore, 10 at once", "obstore_gather:far", MULTI)]),
         "warm": Group(
-            f"a later epoch of {samples} samples of {average} KB, from the disk, in batches of 100",
-            "CPU us a sample", shards, (samples, sample_bytes), samples / 1e6,
+            f"A later epoch of samples of {average} KB, from the disk, in batches of 100", **of_samples, rows=
             [("millrace: epochs() over disk_cache() | batch()", "ours:warm", "shuffled, CRC of each block and field"),
-             ("litdata", "litdata:0:warm", "own chunks, shuffled"),
-             ("litdata, 2 workers", "litdata:2:warm", "own chunks, shuffled, DataLoader, forked, copied to bytes"),
-             ("mosaicml-streaming", "mosaicml:warm", "own shards, shuffled"),
+             ("litdata", "litdata", "own chunks, shuffled"),
+             ("litdata, 2 workers", "litdata:2", "own chunks, shuffled, DataLoader, forked, copied to bytes"),
+             ("mosaicml-streaming", "mosaicml", "own shards, shuffled"),
              ("webdataset, local files", "webdataset:local", f"{LOCAL}, not shuffled")],
             from_disk=int(0.95 * sample_bytes)),
         "large": Group(
-            f"{samples} samples of {average} KB in one tar of 1.5 GiB, in batches of 100", "CPU us a sample",
-            shards, (samples, sample_bytes), samples / 1e6,
-            [("millrace: list | fetch | untar | group_samples", "ours:stages", "not shuffled, no CRC"),
-             ("millrace: epochs() | batch()", "ours:epochs", "shuffled, CRC of each field"),
-             ("webdataset, curl", "webdataset:curl", UNSIGNED + ", not shuffled"),
-             ("webdataset, boto3", "webdataset:boto3", "not shuffled"),
-             ("webdataset, obstore", "webdataset:obstore", "not shuffled"),
+            f"Samples of {average} KB in one tar of 1.5 GiB, in batches of 100", **of_samples, passes=4, rounds=2, rows=
+            [*ours, ("webdataset, curl", "webdataset:curl", UNSIGNED + ", not shuffled"), *by_webdataset[:2],
              ("spdl, boto3", "spdl", "not shuffled, the shard whole in memory")]),
         "resnet50": Group(
-            f"{shards} TFRecord files of {RECORDS} samples of {RECORD / 1000:.0f} KB (MLPerf's resnet50), in batches "
-            "of 100", "CPU us a sample", shards, (shards * RECORDS, None), shards * RECORDS / 1e6,
+            f"TFRecord files of {RECORDS} samples of {RECORD / 1000:.0f} KB (MLPerf's resnet50), in batches of 100",
+            "CPU us a sample", shards, (shards * RECORDS, None), shards * RECORDS / 1e6,
             [("millrace: epochs() | batch()", "ours:records", "shuffled, both CRCs of each record"),
              ("boto3, framing in Python", "records:boto3", "not shuffled, no CRC"),
              ("obstore, framing in Python", "records:obstore", MULTI + ", not shuffled, no CRC"),
              ("s3torchconnector, framing in Python", "records:s3torchconnector", MULTI + ", not shuffled, no CRC"),
-             ("s3dlio, framing in Python", "records:s3dlio", MULTI + ", not shuffled, no CRC, files whole in memory")]),
+             ("s3dlio, framing in Python", "records:s3dlio", MULTI + ", not shuffled, no CRC, files whole in memory")],
+            read=shards * RECORDS * RECORD, steady=True, passes=2),
         "lossy": Group(
             f"{SMALLS} objects of 256 KiB, 60 ms away, with 1 % of the packets lost", "CPU s a GB", SMALLS,
-            (SMALLS, SMALLS * SMALL), SMALLS * SMALL / 1e9,
-            [("millrace: fetch", "ours:small", path), ("boto3, 32 threads", "small_boto3", f"{MULTI}; {path}"),
-             ("obstore, 64 at once", "small_obstore", f"{MULTI}; {path}"),
-             ("s3torchconnector, 32 threads", "small_s3torchconnector", f"{MULTI}; {path}")]),
+            (None, SMALLS * SMALL), SMALLS * SMALL / 1e9,
+            [("millrace: fetch", "ours:small", path),
+             ("boto3, 32 threads", "boto3_threads:small:32", f"{MULTI}; {path}"),
+             ("obstore, 64 at once", "obstore_gather:small", f"{MULTI}; {path}"),
+             ("s3torchconnector, 32 threads", "s3torchconnector_threads:small:32", f"{MULTI}; {path}")]),
         "first": Group(
-            "the first 32 samples of the tars", "CPU ms", shards, (32, None), 1e-3,
+            "the first 32 samples of the tars", "CPU ms", shards, (FIRST, None), 1e-3,
             [("millrace: list | fetch | untar | group_samples", "ours:stages_first", "lists first"),
              ("millrace: epochs() | batch()", "ours:epochs_first", "shuffled"),
              ("curl and tarfile", "tar_stream:curl", UNSIGNED), ("boto3 and tarfile", "tar_stream:boto3", "")],
             goals=[("first_ms", "millrace: list | fetch | untar | group_samples", ["curl and tarfile"], 1),
-                   ("first_ms", "millrace: epochs() | batch()", ["curl and tarfile"], 1)], times=7),
+                   ("first_ms", "millrace: epochs() | batch()", ["curl and tarfile"], 1)], rounds=21, first=FIRST),
         "decode": Group(
-            "JPEGs of 500x375 and 110 KB to RGB", "CPU us an image", shards, (samples, samples * DECODED),
-            samples / 1e6,
+            "JPEGs of 500x375 and 110 KB to RGB", **{**of_images, "expected": (samples, samples * DECODED)}, rows=
             [("millrace: epochs() | decode_images() | batch()", "ours:decode", "from the store, shuffled, CRC"),
              ("PIL", "pil_decode", "from memory"), ("simplejpeg", "simplejpeg_decode", "from memory"),
              ("torchvision", "torchvision_decode", "from memory"),
              ("DALI, CPU", "dali:decode", f"{LOCAL}, prefetches before a pass begins"),
              ("turboloader", "turboloader_decode", LOCAL)]),
         "crops": Group(
-            "random crops to 224x224, mirrored, normalised, f16, in batches of 100", "CPU us an image", shards,
-            (samples, samples * CROPPED), samples / 1e6,
+            "random crops to 224x224, mirrored, normalised, f16, in batches of 100",
+            **{**of_images, "expected": (samples, samples * CROPPED)}, rows=
             [("millrace: epochs() | decode_images() | batch()", "ours:crops", "from the store, shuffled, CRC"),
              ("PIL and torchvision v2", "pil_crops", "from memory"),
              ("torchvision v2", "torchvision_crops", "from memory"),
@@ -324,7 +372,7 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
                    ("cpu", "millrace: epochs() | decode_images() | batch()", ["torchvision v2"], 0.65)]),
         "augment": Group(
             "random crops to 224x224, jittered, turned by up to 15 degrees, blurred by 9x9, one in four erased in part",
-            "CPU us an image", shards, (samples, samples * CROPPED), samples / 1e6,
+            **{**of_images, "expected": (samples, samples * CROPPED)}, rows=
             [("millrace: epochs() | decode_images(f) | batch()", "ours:augment", "from the store, shuffled, CRC"),
              ("torchvision v2, floats", "torchvision_augment:float32", "from memory"),
              ("torchvision v2, bytes", "torchvision_augment:uint8", "from memory; bytes until they are normalised"),
@@ -335,7 +383,7 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
                    ("cpu", "millrace: epochs() | decode_images(f) | batch()", ["DALI, CPU"], 1)]),
         "volumes": Group(
             f"{volumes} objects of 140 MB, each in one piece of memory", "CPU s a GB", volumes,
-            (volumes, volumes * VOLUME), volumes * VOLUME / 1e9,
+            (None, volumes * VOLUME), volumes * VOLUME / 1e9,
             [("millrace: s3.read() into memory", "ours:volumes", ""),
              ("millrace: epochs() of objects", "ours:volumes_epochs", "CRC of each object"), *whole("volume")]),
         "save": Group(
@@ -352,10 +400,11 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
              ("DCP, s3torchconnector", "dcp_s3torchconnector:load", MULTI + ", pickles, one file of its own"),
              ("safetensors, boto3", "safetensors_boto3:load", MULTI + ", safetensors")]),
         "slow": Group(
-            "8 objects of 64 MiB at once; the first request of one takes a second", "CPU s a GB", 8, (8, 8 * SLOW),
+            "8 objects of 64 MiB at once; the first request of one takes a second", "CPU s a GB", 8, (None, 8 * SLOW),
             8 * SLOW / 1e9,
             [("millrace: fetch, .hedges = 0", "ours:even", ""), ("millrace: fetch", "ours:hedged", "asks twice"),
-             ("boto3, 8 threads", "boto3_threads", MULTI), ("obstore, 8 at once", "obstore_gather", MULTI)], slow=True),
+             ("boto3, 8 threads", "boto3_threads:slow:8", MULTI), ("obstore, 8 at once", "obstore_gather:slow", MULTI)],
+            slow=True),
     }
     for size in LINES:
         rows = [(f"millrace: fetch | lines, batches of {size}", f"ours:lines{size}", ""),
@@ -365,8 +414,8 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
                      ("s3torchconnector, split", "lines_s3torchconnector:512", MULTI),
                      ("s3fs, split", "lines_s3fs:512", ""), ("boto3, iter_lines", "lines_iter:512", "")]
         all_of[f"lines{size}"] = Group(
-            f"{texts} texts of 156 MB in lines of 1.6 KB, in batches of {size}", "CPU s a GB", texts,
-            (lines, text_bytes), text_bytes / 1e9, rows, goals=[("cpu", rows[0][0], ["boto3, split"], 0.4)])
+            f"Texts of 156 MB in lines of 1.6 KB, in batches of {size}", "CPU s a GB", texts, (lines, text_bytes),
+            text_bytes / 1e9, rows, [("cpu", rows[0][0], ["boto3, split"], 0.4)], text_bytes, True, 2)
     return all_of
 
 
@@ -419,12 +468,12 @@ def install(environment):
 ALONE = {"s3fs": "s3fs", "lines_s3fs": "s3fs", "kvikio": "kvikio-cu13"}
 
 
-def command(what, program, environment, endpoint, keys, folder):
+def command(what, program, environment, server, keys, folder):
     if what.startswith("ours:"):
-        return [program, what[5:], endpoint, str(keys)]
+        return [program, what[5:], server.endpoint, str(keys)]
     apart = pathlib.Path(environment) / "alone" / ALONE.get(what.split(":")[0], "-")
     python = (apart if apart.exists() else pathlib.Path(environment)) / "bin/python"
-    return [str(python), str(HERE / "contenders.py"), what, endpoint, str(keys), folder]
+    return [str(python), str(HERE / "contenders.py"), what, server.endpoint, str(keys), folder]
 
 
 def counted_texts(endpoint, texts):
@@ -455,37 +504,49 @@ def copied_tars(endpoint, shards, folder):
 
 
 def measure(name, group, options, server, folder):
-    contenders = []
+    contenders, places = [], []
     for label, what, marks in group.rows:
-        line = command(what, options.program, options.environment, server.endpoint, group.keys, folder)
+        line = command(what, options.program, options.environment, server, group.keys, folder)
         contenders.append(Contender(label, line, marks, label.startswith("millrace")))
+        places.append(os.path.join(folder, f"of{len(places)}"))
+    server.say("even")
     try:
-        for c in contenders:
-            place = os.path.join(folder, f"of{contenders.index(c)}")
-            os.makedirs(place, exist_ok=True)
+        for c, place in zip(contenders, places):
+            os.makedirs(place)
             c.start(place)
-            server.say("even")
-            c.work(group.expected, False)
+            if group.fresh():  # it has prepared what it reads
+                c.stop()
+            else:
+                c.work(group, server, False)
         print(f"{name}: measuring", flush=True)
-        for _ in range(options.rounds * group.times):
-            for c in contenders:
+        for _ in range(options.rounds or group.rounds):
+            for c, place in zip(contenders, places):
                 if group.slow:
                     server.say("slow")
                 if group.from_disk:
                     drop_pages(folder)
-                c.work(group.expected, True, group.from_disk)
+                if group.fresh():
+                    shutil.rmtree(place)
+                    os.makedirs(place)
+                    c.start(place)
+                c.work(group, server, True)
+                if group.fresh():
+                    c.stop()
     finally:
-        for c in contenders:
+        for c, place in zip(contenders, places):
             c.stop()
-    rows = [c.row(group.per) for c in contenders]
-    result = {"title": group.title, "unit": group.unit, "rows": rows, "goals": judge(group.goals, rows)}
+            shutil.rmtree(place, ignore_errors=True)
+    rows = [c.row(group) for c in contenders]
+    result = {"title": group.title, "unit": group.unit, "gb": round(group.passes * group.read / 1e9, 2),
+              "passes": group.passes, "rows": rows, "goals": judge(group.goals, rows)}
     for row in rows:
         if "error" in row:
             print(f"  {row['name']:50} {row['error']}", flush=True)
         else:
             print(f"  {row['name']:50} {figure(row, 'cpu'):10.3f} ({min(row['cpu']):.3f} - {max(row['cpu']):.3f}) "
-                  f"{group.unit}, {figure(row, 'seconds'):.2f} s, first {figure(row, 'first_ms'):.1f} ms, "
-                  f"{row['peak_mb']} MB", flush=True)
+                  f"{group.unit}, {figure(row, 'seconds'):.2f} of wall time, first {figure(row, 'first_ms'):.1f} ms "
+                  f"and {figure(row, 'first_cpu_ms'):.1f} CPU ms, {row['peak_mb']} MB, the server's core "
+                  f"{figure(row, 'server'):.2f}", flush=True)
     for goal in result["goals"]:
         print(f"  goal: {goal}", flush=True)
     return result
@@ -526,9 +587,13 @@ def measure_from_one(names, options, sizes, shape=""):
         print(f"lossy: {path}", flush=True)
     server = Server(options.program, sizes, shape)
     os.environ.update(AWS_ENDPOINT_URL=server.endpoint, AWS_ENDPOINT_URL_S3=server.endpoint)
+    for variable in ("AWS_CA_BUNDLE", "SSL_CERT_FILE"):
+        os.environ.pop(variable, None)
+        if server.authority:
+            os.environ[variable] = server.authority
     try:
         with tempfile.TemporaryDirectory() as folder:
-            tars = shards if shape in ("", "large") else 0
+            tars = shards if shape in ("", "large", "tls") else 0
             samples, sample_bytes = copied_tars(server.endpoint, tars, folder)
             lines = counted_texts(server.endpoint, texts)
             all_of = groups(*sizes, samples, sample_bytes, lines, texts * TEXT, path)
@@ -544,7 +609,7 @@ def main():
     parser.add_argument("--install", action="store_true")
     parser.add_argument("--groups", default="")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=0, help="of each group; 0: as many as it has")
     parser.add_argument("--out", required=True)
     parser.add_argument("--netem", action="store_true", help=argparse.SUPPRESS)  # the network is a far one
     options = parser.parse_args()
@@ -554,15 +619,18 @@ def main():
     os.environ.update(AWS_ACCESS_KEY_ID="test-key", AWS_SECRET_ACCESS_KEY="test-secret", AWS_REGION="us-east-1",
                       AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true", AWS_ALLOW_HTTP="true",
                       NO_PROXY="127.0.0.1,localhost", no_proxy="127.0.0.1,localhost")
-    sizes = (2, 1, 2) if options.quick else (4, 2, 8)
+    sizes = (2, 1, 2) if options.quick else (24, 16, 8)  # two passes of the tars or the texts are 5 GB
     names = [g for g in options.groups.split(",") if g] or GROUPS
     unknown = [g for g in names if g not in GROUPS]
     if unknown:
         sys.exit(f"no such groups: {', '.join(unknown)}; there are {', '.join(GROUPS)}")
     results = {}
-    apart = {  # servers of their own. Images take a thousand times longer than bytes: one tar is enough
-        **{name: ((1, 0, 0), "") for name in ("decode", "crops", "augment")}, "large": ((1, 0, 0), "large"),
-        "resnet50": ((1 if options.quick else 4, 0, 0), "records"), "lossy": ((0, 0, 0), "lossy"),
+    images = (1 if options.quick else 6, 0, 0)  # they take ten times longer than bytes
+    tls = (sizes[0], 0, sizes[2])
+    apart = {  # servers of their own
+        **{name: (images, "") for name in ("decode", "crops", "augment")}, "large": ((1, 0, 0), "large"),
+        "resnet50": ((1 if options.quick else 18, 0, 0), "records"), "lossy": ((0, 0, 0), "lossy"),
+        "raw_tls": (tls, "tls"), "samples_tls": (tls, "tls"), "far_tls": ((0, 0, FARS), "far"),
         **dict.fromkeys(["save", "load"], ((1 if options.quick else 32, 0, 0), "checkpoint"))}
     served = {}
     for name in names:

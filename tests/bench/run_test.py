@@ -24,7 +24,8 @@ def load(name, path):
 
 sys.dont_write_bytecode = True
 run = load("run", ROOT / "bench/run")
-measure = load("measure", ROOT / "bench/peers/measure.py")
+measure = sys.modules["measure"] = load("measure", ROOT / "bench/peers/measure.py")
+contenders = load("contenders", ROOT / "bench/peers/contenders.py")
 
 OUTPUT = """AMD EPYC, 2 cores, compiler 12.2.0; load average 0.3 at the start
 
@@ -115,6 +116,15 @@ class Pages(unittest.TestCase):
                      "**0.55**, goal at most 0.6: met", "not measured, goal 0.2", "other==1", "peers_samples.svg"):
             self.assertIn(part, text)
 
+    def test_peers_start_and_steady_state(self):
+        mine = row("ours", [2.0], ours=True, first_cpu_ms=[7.0], server=[0.5])
+        group = {"title": "samples", "unit": "CPU us a sample", "gb": 5.2, "rows": [mine, {**mine, "name": "theirs"}],
+                 "goals": [], "origin": {k: v for k, v in result().items() if k not in ("goals", "rows")}}
+        text = run.page({}, {}, set(), {"groups": {"samples": group}}, set())
+        for part in ("| CPU us a sample | us a sample | start, ms | start, CPU ms | server's core | peak MB | GB |",
+                     "| **ours** | 2 (2 - 2) | 2 (2 - 2) | 2 (2 - 2) | 7 (7 - 7) | 0.5 | 10 | 5.2 |"):
+            self.assertIn(part, text)
+
     def test_all_programs_are_there(self):
         there = {p.stem for p in (ROOT / "bench").glob("*_bench.cpp")} - {"peers_bench"}
         self.assertEqual(set(run.PROGRAMS), there)
@@ -145,8 +155,28 @@ class Judging(unittest.TestCase):
         process.stdout.close()
         self.assertGreaterEqual(seconds, 0.5)
 
+    def test_start_and_steady_state_are_apart(self):
+        group = measure.Group("", "", 0, (300, None), 300, [], steady=True, passes=2)
+        one = measure.Contender("", [])
+        # 6 s and 2 CPU s until the first item, 7 and 3 at a third, 11 and 5 at the end, of 600.
+        one.rounds = [([600, 1e9, 100, 6, 2, 200, 7, 3, 600, 11, 5], 0.25)]
+        found = one.row(group)
+        self.assertEqual([found[what] for what in ("first_ms", "first_cpu_ms", "seconds", "cpu", "server")],
+                         [[6000], [2000], [4 / 400], [2 / 400], [0.25]])
+
+    def test_contenders_take_the_time_of_the_first_item_and_of_a_third(self):
+        counter = contenders.Counter(1, 20)
+        for items in (10, 15, 35):
+            counter.add(7, items)
+        self.assertEqual((counter.items, counter.bytes), (60, 21))
+        self.assertEqual([moment[0] for moment in (counter.at_first, counter.at_third, counter.now())], [10, 25, 60])
+        self.assertTrue(0 < counter.at_first[1] <= counter.at_third[1] <= counter.now()[1])
+        at_once = contenders.Counter(1, 20)
+        at_once.add(7, 60)
+        self.assertEqual(at_once.at_first, at_once.at_third)
+        self.assertEqual(contenders.Counter(1, 0).at_third, (0, 0, 0))
+
     def test_groups_name_contenders_that_exist(self):
-        contenders = load("contenders", ROOT / "bench/peers/contenders.py")
         source = (ROOT / "bench/peers_bench.cpp").read_text()
         for group in measure.groups(4, 2, 8, 4000, 440_000_000, 195_000, 312_000_000).values():
             names = [label for label, _, _ in group.rows]

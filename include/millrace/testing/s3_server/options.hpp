@@ -17,8 +17,8 @@
 
 namespace millrace::inline MILLRACE_ABI::s3_server {
 
-/// How a server speaks TLS. The certificate is self-signed and made when the server starts; a client names
-/// certificate_file() of the server as its file of authorities.
+/// How a server speaks TLS. Its certificate and the authority that signs it are made when the server starts; a client
+/// names certificate_file() of the server, the authority's, as its file of authorities.
 class tls_options {
  public:
   /// Sent instead of a handshake.
@@ -36,7 +36,7 @@ class tls_options {
   std::string certificate_name;  ///< when not empty, the only DNS name of the certificate: a wrong one, for tests
   bool expired = false;          ///< the certificate's time has passed
   handshake greeting = handshake::normal;
-  std::string certificate_file;  ///< path of the PEM; empty: a temporary file, removed at the end
+  std::string certificate_file;  ///< path of the authority's PEM; empty: a temporary file, removed at the end
 };
 
 /// A secret access key and its properties.

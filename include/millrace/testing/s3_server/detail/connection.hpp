@@ -54,8 +54,8 @@ struct tls_free {
 template <class T>
 using tls_handle = std::unique_ptr<T, tls_free>;
 
-/// A fresh key and a self-signed certificate for it; the certificate's PEM lies in a file for clients to trust, removed
-/// with the context unless its path was given.
+/// A fresh key with a certificate, and the authority that has signed it, whose PEM lies in a file for clients to trust,
+/// removed with the context unless its path was given. Two certificates, since rustls refuses an authority as a server.
 class tls_context {
  public:
   explicit tls_context(const tls_options& o);
@@ -66,17 +66,17 @@ class tls_context {
   }
 
   SSL_CTX* get() const noexcept { return context_.get(); }
-  /// The path of the certificate.
+  /// The path of the authority's certificate.
   const std::string& path() const noexcept { return path_; }
 
  private:
   [[noreturn]] static void failed() { throw configuration_error("OpenSSL cannot make a key and a certificate"); }
 
-  tls_handle<X509> sign(const tls_options& o) const;
+  /// The server's certificate, of `key`; with no authority, the authority's, of `signer`.
+  static tls_handle<X509> sign(const tls_options& o, EVP_PKEY& key, EVP_PKEY& signer, X509* authority);
 
   void write(X509& certificate);
 
-  tls_handle<EVP_PKEY> key_;
   tls_handle<SSL_CTX> context_;
   std::string path_;
   bool temporary_ = false;

@@ -34,40 +34,57 @@
 namespace millrace::inline MILLRACE_ABI::s3_server::detail {
 
 MILLRACE_INLINE tls_context::tls_context(const tls_options& o)
-    : key_(EVP_EC_gen("P-256")), context_(SSL_CTX_new(TLS_server_method())), path_(o.certificate_file) {
-  if (key_ == nullptr || context_ == nullptr) failed();
-  const tls_handle<X509> certificate = sign(o);
+    : context_(SSL_CTX_new(TLS_server_method())), path_(o.certificate_file) {
+  const tls_handle<EVP_PKEY> signer(EVP_EC_gen("P-256"));
+  const tls_handle<EVP_PKEY> key(EVP_EC_gen("P-256"));
+  if (signer == nullptr || key == nullptr || context_ == nullptr) failed();
+  const tls_handle<X509> authority = sign(o, *key, *signer, nullptr);
+  const tls_handle<X509> certificate = sign(o, *key, *signer, authority.get());
   if (SSL_CTX_use_certificate(context_.get(), certificate.get()) != 1 ||
-      SSL_CTX_use_PrivateKey(context_.get(), key_.get()) != 1) {
+      SSL_CTX_use_PrivateKey(context_.get(), key.get()) != 1) {
     failed();
   }
   SSL_CTX_set_mode(context_.get(), SSL_MODE_RELEASE_BUFFERS);
-  write(*certificate);
+  write(*authority);
 }
 
-MILLRACE_INLINE tls_handle<X509> tls_context::sign(const tls_options& o) const {
+MILLRACE_INLINE tls_handle<X509> tls_context::sign(const tls_options& o, EVP_PKEY& key, EVP_PKEY& signer,
+                                                   X509* authority) {
   tls_handle<X509> x(X509_new());
   if (x == nullptr) failed();
+  const bool of_server = authority != nullptr;
+  const bool expired = o.expired && of_server;
   X509_set_version(x.get(), 2);
-  ASN1_INTEGER_set(X509_get_serialNumber(x.get()), 1);
+  ASN1_INTEGER_set(X509_get_serialNumber(x.get()), of_server ? 2 : 1);
   constexpr long day = 24 * 60 * 60;
-  X509_gmtime_adj(X509_getm_notBefore(x.get()), o.expired ? -10 * day : -day);
-  X509_gmtime_adj(X509_getm_notAfter(x.get()), o.expired ? -day : 365 * day);
-  X509_set_pubkey(x.get(), key_.get());
-  X509_NAME* name = X509_get_subject_name(x.get());
-  // The name is unique: if two subjects are alike, OpenSSL finds only the first one among its authorities.
-  const std::string subject = o.certificate_name.empty() ? "millrace server" : o.certificate_name;
+  X509_gmtime_adj(X509_getm_notBefore(x.get()), expired ? -10 * day : -day);
+  X509_gmtime_adj(X509_getm_notAfter(x.get()), expired ? -day : 365 * day);
+  X509_set_pubkey(x.get(), of_server ? &key : &signer);
+  // Authorities of the same name differ by the identifiers of their keys.
+  const std::string subject = !of_server                   ? "millrace authority"
+                              : o.certificate_name.empty() ? "millrace server"
+                                                           : o.certificate_name;
+  X509_NAME* const name = X509_get_subject_name(x.get());
   X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(subject.c_str()), -1, -1,
                              0);
-  X509_set_issuer_name(x.get(), name);
-  const std::string names =
-      o.certificate_name.empty() ? "DNS:localhost,DNS:*.localhost,IP:127.0.0.1" : "DNS:" + o.certificate_name;
-  for (const auto& [id, value] : {std::pair<int, std::string>(NID_subject_alt_name, names),
-                                  std::pair<int, std::string>(NID_basic_constraints, "critical,CA:TRUE")}) {
-    const tls_handle<X509_EXTENSION> extension(X509V3_EXT_conf_nid(nullptr, nullptr, id, value.c_str()));
+  X509_set_issuer_name(x.get(), of_server ? X509_get_subject_name(authority) : name);
+  std::vector<std::pair<int, std::string>> all{{NID_subject_key_identifier, "hash"}};
+  if (of_server) {
+    all.emplace_back(NID_basic_constraints, "critical,CA:FALSE");
+    all.emplace_back(NID_authority_key_identifier, "keyid:always");
+    all.emplace_back(NID_subject_alt_name, o.certificate_name.empty() ? "DNS:localhost,DNS:*.localhost,IP:127.0.0.1"
+                                                                      : "DNS:" + o.certificate_name);
+  } else {
+    all.emplace_back(NID_basic_constraints, "critical,CA:TRUE");
+    all.emplace_back(NID_key_usage, "critical,keyCertSign");
+  }
+  X509V3_CTX context;
+  X509V3_set_ctx(&context, of_server ? authority : x.get(), x.get(), nullptr, nullptr, 0);
+  for (const auto& [id, value] : all) {
+    const tls_handle<X509_EXTENSION> extension(X509V3_EXT_conf_nid(nullptr, &context, id, value.c_str()));
     if (extension == nullptr || X509_add_ext(x.get(), extension.get(), -1) != 1) failed();
   }
-  if (X509_sign(x.get(), key_.get(), EVP_sha256()) == 0) failed();
+  if (X509_sign(x.get(), &signer, EVP_sha256()) == 0) failed();
   return x;
 }
 
