@@ -53,7 +53,7 @@ def plugin(name, readers="custom"):
 
 
 # DLIO refuses TFRecord files with PyTorch's loader, and npz with DALI's own readers.
-OURS = ("millrace: epochs() | map_concurrent() | batch()", plugin("Millrace"), "shuffled, CRCs")
+OURS = ("millrace: epochs() | batch()", plugin("Millrace"), "shuffled, CRCs")
 LITDATA = ("litData", plugin("Litdata"), "own chunks, shuffled")
 CONTENDERS = {
     "npz": [OURS, ("PyTorch's DataLoader, NumPy", TORCH, "shuffled, CRCs, fixed batches"),

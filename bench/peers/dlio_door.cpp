@@ -86,9 +86,12 @@ nb::object training(const std::string& folder, const std::string& format, const 
   const bool archives = format == "npz";
   const mill::dataset files(mill::files(), folder,
                             {.index = index, .format = archives ? mill::object_samples() : mill::tfrecord_shards()});
-  return millrace_python::run(
-      mill::epochs(files, {.seed = seed, .epochs = epochs, .batch = batch, .rank = mill::rank_from_environment()}) |
-      mill::map_concurrent(squares(archives, side)) | mill::batch());
+  auto samples =
+      mill::epochs(files, {.seed = seed, .epochs = epochs, .batch = batch, .rank = mill::rank_from_environment()});
+  const squares made(archives, side);
+  mill::stream<square> rows = archives ? std::move(samples) | mill::map_concurrent(made)  // it unpacks
+                                       : std::move(samples) | mill::map(made);
+  return millrace_python::run(std::move(rows) | mill::batch());
 }
 
 }  // namespace
