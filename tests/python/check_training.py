@@ -150,10 +150,11 @@ class RayTraining:
             status = self.driver.wait(300)
         except subprocess.TimeoutExpired:
             self.fail("Ray's training does not end")
-        for path in self.before:
-            while os.path.exists(f"/proc/{path.suffix[1:]}"):  # it could still write
-                time.sleep(0.05)
-        return status
+        for _ in range(600):
+            if not any(os.path.exists(f"/proc/{path.suffix[1:]}") for path in self.before):  # none can still write
+                return status
+            time.sleep(0.05)
+        self.fail("Ray's workers do not end")
 
 
 def under_ray(folder):
