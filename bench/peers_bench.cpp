@@ -145,9 +145,16 @@ class model {
   std::uint64_t bytes_ = 0;
 };
 
+/// The file of the authority of an endpoint of https; empty: the system's.
+std::string authorities() {
+  const char* const file = std::getenv("AWS_CA_BUNDLE");
+  return file == nullptr ? "" : file;
+}
+
 mill::s3::client client_at(const std::string& endpoint, double hedges = mill::retry_options().hedges) {
   mill::s3::config_options options;
   options.endpoint = endpoint;
+  options.ca_bundle = authorities();
   options.retry.hedges = hedges;
   return mill::s3::client(mill::s3::config(options), mill::s3::credentials("test-key", "test-secret"));
 }
@@ -424,7 +431,8 @@ class works {
       return [this, data](counter& c) { samples(*data, 1, c); };
     }
     if (name == "save" || name == "load") {
-      return [this, all = std::make_shared<model>(keys_), saves = name == "save", step = std::uint64_t(0)](counter& c) mutable {
+      return [this, all = std::make_shared<model>(keys_), saves = name == "save",
+              step = std::uint64_t(0)](counter& c) mutable {
         if (!loop_) loop_ = mill::make_event_loop();
         std::vector<mill::tensor_slice> tensors = all->tensors();
         const std::size_t count = tensors.size();

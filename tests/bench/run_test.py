@@ -125,6 +125,18 @@ class Pages(unittest.TestCase):
                      "| **ours** | 2 (2 - 2) | 2 (2 - 2) | 2 (2 - 2) | 7 (7 - 7) | 0.5 | 10 | 5.2 |"):
             self.assertIn(part, text)
 
+    def test_dlio(self):
+        rows = [{"name": "theirs", "marks": "own chunks", "ours": False, "utilisation": [95.0], "samples": [20.0]},
+                {"name": "ours", "marks": "", "ours": True, "utilisation": [97.0, 99.0], "samples": [21.0, 23.0]},
+                {"name": "broken", "marks": "", "ours": False, "error": "no such module"}]
+        dlio = {**result(), "workloads": {"unet3d": {"title": "unet3d, npz files, H100", "rows": rows}}}
+        text = run.page({}, {}, set(), None, set(), dlio)
+        for part in ("### unet3d, npz files, H100", "| **ours** | 98 (97 - 99) | 22 (21 - 23) |",
+                     "| broken | not measured: no such module |"):
+            self.assertIn(part, text)
+        self.assertLess(text.index("**ours**"), text.index("theirs"))
+        self.assertIn("--only dlio --peers", run.page({}, {}, set(), None, set()))
+
     def test_all_programs_are_there(self):
         there = {p.stem for p in (ROOT / "bench").glob("*_bench.cpp")} - {"peers_bench"}
         self.assertEqual(set(run.PROGRAMS), there)
@@ -175,6 +187,17 @@ class Judging(unittest.TestCase):
         at_once.add(7, 60)
         self.assertEqual(at_once.at_first, at_once.at_third)
         self.assertEqual(contenders.Counter(1, 0).at_third, (0, 0, 0))
+
+    def test_dlio_is_given_loaders_that_exist(self):
+        sys.path.insert(0, str(ROOT / "bench/peers"))
+        dlio = load("dlio", ROOT / "bench/peers/dlio.py")
+        source = (ROOT / "bench/peers/dlio_loaders.py").read_text()
+        for workload, kind in dlio.KINDS.items():
+            self.assertIn(workload, dlio.SIZES)
+            self.assertEqual(sum(name.startswith("millrace") for name, _, _ in dlio.CONTENDERS[kind]), 1)
+            for _, settings, _ in dlio.CONTENDERS[kind]:
+                if plugin := settings.get("reader.data_loader_classname"):
+                    self.assertIn(f"class {plugin.removeprefix('dlio_loaders.')}(BaseDataLoader)", source)
 
     def test_groups_name_contenders_that_exist(self):
         source = (ROOT / "bench/peers_bench.cpp").read_text()

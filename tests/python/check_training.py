@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The millrace authors
 # SPDX-License-Identifier: Apache-2.0
-"""examples/python/train.py, killed, stopped and resumed, alone and under torchrun: check_training.py FOLDER_OF_MODULES.
+"""examples/python/train.py, killed, stopped and resumed: check_training.py FOLDER_OF_MODULES [ray].
 
-Every sample comes once an epoch on any number of ranks, and a training that was killed comes to the weights of one that
-was not, bit by bit.
+Alone and under torchrun; with "ray" on workers of Ray Train. Every sample comes once an epoch on any number of ranks,
+and a training that was killed comes to the weights of one that was not, bit by bit.
 """
 
 import collections
@@ -17,13 +17,17 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zlib
 
-if subprocess.run([sys.executable, "-c", "import torch, torch.distributed.run"], capture_output=True).returncode != 0:
-    print(f"skipped: torch is not installed for {sys.executable} (PyPI: torch)")
+RAY = sys.argv[2:] == ["ray"]
+MODULES, PACKAGES = ("ray.train.torch", "ray[train], torch") if RAY else ("torch.distributed.run", "torch")
+if subprocess.run([sys.executable, "-c", f"import torch, {MODULES}"], capture_output=True).returncode != 0:
+    print(f"skipped: what trains is not installed for {sys.executable} (PyPI: {PACKAGES})")
     sys.exit(77)
 
 TRAIN = str(pathlib.Path(__file__).parents[2] / "examples/python/train.py")
+EPOCHS = 200  # under Ray, so that it is found in the middle
 ENVIRONMENT = {**os.environ, "PYTHONPATH": sys.argv[1], "OMP_NUM_THREADS": "1"}
 
 
@@ -96,7 +100,88 @@ def each_once(trained, keys, epochs):
     assert trained == wanted, (wanted - trained, trained - wanted)
 
 
-with tempfile.TemporaryDirectory(prefix="millrace-python.") as made:
+# This machine is a cluster of its own, with a CPU for each worker and one for what leads them.
+RAY_DRIVER = """
+import runpy, sys
+import ray
+ray.init(address="local", num_cpus=int(sys.argv[3]) + 1, include_dashboard=False)
+runpy.run_path(TRAIN, run_name="__main__")
+"""
+
+
+class RayTraining:
+    """A start of train.py on so many workers."""
+
+    def __init__(self, folder, workers, epochs):
+        self.folder, self.workers, self.before = folder, workers, set(folder.glob("seen.*"))
+        environment = {**ENVIRONMENT, "RAY_USAGE_STATS_ENABLED": "0"}
+        self.log = tempfile.TemporaryFile("w+")
+        self.driver = subprocess.Popen([sys.executable, "-c", RAY_DRIVER.replace("TRAIN", repr(TRAIN)), str(folder),
+                                        str(epochs), str(workers)], stdout=self.log, stderr=subprocess.STDOUT,
+                                       env=environment, start_new_session=True)
+
+    def fail(self, why):
+        self.driver.kill()
+        self.log.seek(0)
+        sys.exit(why + "\n" + "".join(self.log.readlines()[-60:]))
+
+    def until(self, what, holds):
+        for _ in range(6000):
+            if result := holds():
+                return result
+            if self.driver.poll() is not None:
+                break
+            time.sleep(0.02)
+        self.fail(f"Ray's training does not get to {what}")
+
+    def begun(self):
+        """The files of its workers, once all have saved. A second call returns those of the workers that came after."""
+
+        def saved():
+            new = set(self.folder.glob("seen.*")) - self.before
+            return new if len(new) == self.workers and all(path.stat().st_size for path in new) else None
+
+        new = self.until("its steps", saved)
+        self.before |= new
+        return new
+
+    def ended(self):
+        try:
+            status = self.driver.wait(300)
+        except subprocess.TimeoutExpired:
+            self.fail("Ray's training does not end")
+        for _ in range(600):
+            if not any(os.path.exists(f"/proc/{path.suffix[1:]}") for path in self.before):  # none can still write
+                return status
+            time.sleep(0.05)
+        self.fail("Ray's workers do not end")
+
+
+def under_ray(folder):
+    keys = make_data(folder)
+    training = RayTraining(folder, 2, EPOCHS)
+    starts = [training.begun()]
+    [killed] = [path for path in starts[0] if ".1." in path.name]
+    os.kill(int(killed.suffix[1:]), signal.SIGKILL)
+    starts.append(training.begun())  # by Ray
+    training.driver.terminate()
+    assert training.ended() != 0, "it has come to the end"
+    training = RayTraining(folder, 3, EPOCHS)
+    starts.append(training.begun())
+    if training.ended() != 0:
+        training.fail("it fails")
+
+    of_step = {}
+    for start in starts:
+        lines = [line.split(" ") for path in start for line in path.read_text().splitlines()]
+        of_step.update({line[0]: [] for line in lines})  # what was not saved is trained on again
+        for line in lines:
+            of_step[line[0]].append(" ".join(line[1:]))
+    each_once(collections.Counter(sample for samples in of_step.values() for sample in samples), keys, EPOCHS)
+    print(f"Ray, 2 workers, of which one was killed, then 3: each of {len(keys)} samples once an epoch")
+
+
+def alone_and_under_torchrun(made):
     whole, killed = pathlib.Path(made, "whole"), pathlib.Path(made, "killed")
     for folder in (whole, killed):
         folder.mkdir()
@@ -134,3 +219,10 @@ with tempfile.TemporaryDirectory(prefix="millrace-python.") as made:
     collect(killed, trained)
     each_once(trained, keys, 2)
     print(f"torchrun, 2 ranks, stopped and resumed: each of {len(keys)} samples once an epoch")
+
+
+with tempfile.TemporaryDirectory(prefix="millrace-python.") as made:
+    if RAY:
+        under_ray(pathlib.Path(made))
+    else:
+        alone_and_under_torchrun(made)
