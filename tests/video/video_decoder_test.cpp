@@ -3,9 +3,11 @@
 #include <millrace/decode/video_decoder.hpp>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,10 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/encode_png.hpp"
 #include "tests/support/failure_of.hpp"
+
+// libx265 loses memory with each encoder.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:x265"; }
 
 using namespace millrace;
 using Catch::Matchers::Contains;
@@ -362,6 +368,24 @@ TEST_CASE("files of other kinds, without a video or of other codecs are refused"
   CHECK(detail::video_kind_of(std::string("\0\0\0\x20", 4) + "ftypM4A ") == detail::video_kind::unknown);
   CHECK(detail::video_kind_of(std::string("\0\0\0\x20", 4) + "ftypavif") == detail::video_kind::unknown);
   CHECK(detail::video_kind_of("the free words") == detail::video_kind::unknown);
+}
+
+TEST_CASE("where FFmpeg gets no memory, that is said, and nothing is lost") {
+  const std::string file = encode_video({.frames = 12, .between = 2});
+  const video_options o{.frames = 6, .height = 48, .width = 64};
+  int without_memory = 0;
+  for (std::size_t most = 64; most < (std::size_t(1) << 21); most += most / 3) {
+    ::av_max_alloc(most);  // for a single allocation
+    try {
+      decoded(file, o);
+    } catch (const std::bad_alloc&) {
+      ++without_memory;
+    } catch (const decode_error&) {  // a decoder that gives another code
+    }
+  }
+  ::av_max_alloc(INT_MAX);
+  CHECK(without_memory > 3);
+  CHECK(reason_of(file, o) == "none");
 }
 
 TEST_CASE("options that contradict each other are refused") {

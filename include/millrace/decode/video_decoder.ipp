@@ -131,7 +131,15 @@ class free_sws_context {
 }  // namespace detail
 
 struct video_decoder::workspace {
+  /// The frames that a converter is for.
+  class conversion {
+   public:
+    int width = 0, height = 0, format = 0, colours = 0, range = 0;
+    friend bool operator==(const conversion&, const conversion&) noexcept = default;
+  };
+
   std::unique_ptr<SwsContext, detail::free_sws_context> converter;
+  conversion prepared;
   std::vector<std::uint8_t> colours;      // of a frame, three bytes a pixel
   std::vector<std::uint8_t> turned;       // the same, four bytes a pixel
   std::vector<std::uint8_t> line;         // a row of it
@@ -142,26 +150,33 @@ struct video_decoder::workspace {
   bool is_turned = false;
   std::unique_ptr<workspace> next;
 
-  /// Converts a frame to colours, and turns it upright: resize() reads it.
-  void convert(const AVFrame& f, const detail::frame_turn& turn) {
-    const auto format = static_cast<AVPixelFormat>(f.format);
-    // FFmpeg's program asks for the same.
-    converter.reset(::sws_getCachedContext(converter.release(), f.width, f.height, format, f.width, f.height,
-                                           AV_PIX_FMT_RGB24, SWS_BICUBIC, nullptr, nullptr, nullptr));
+  /// Chooses how libswscale makes colours of frames, as FFmpeg's program does.
+  void prepare(const conversion& c) {
+    const auto format = static_cast<AVPixelFormat>(c.format);
+    converter.reset(::sws_getContext(c.width, c.height, format, c.width, c.height, AV_PIX_FMT_RGB24, SWS_BICUBIC,
+                                     nullptr, nullptr, nullptr));
     if (converter == nullptr) {
       const char* const name = ::av_get_pix_fmt_name(format);
       throw decode_error("frames of " + std::string(name == nullptr ? "an unknown format" : name) + " and " +
-                         std::to_string(f.width) + " x " + std::to_string(f.height) +
+                         std::to_string(c.width) + " x " + std::to_string(c.height) +
                          " pixels are not converted by libswscale");
     }
+    prepared = c;
     int *inverse = nullptr, *table = nullptr;
     int full = 0, out_full = 0, brightness = 0, contrast = 0, saturation = 0;
     if (::sws_getColorspaceDetails(converter.get(), &inverse, &full, &table, &out_full, &brightness, &contrast,
-                                   &saturation) >= 0) {
-      if (f.color_range != AVCOL_RANGE_UNSPECIFIED) full = f.color_range == AVCOL_RANGE_JPEG;
-      static_cast<void>(::sws_setColorspaceDetails(converter.get(), ::sws_getCoefficients(f.colorspace), full, table,
-                                                   out_full, brightness, contrast, saturation));
+                                   &saturation) < 0) {
+      return;  // of a format that is RGB
     }
+    if (c.range != AVCOL_RANGE_UNSPECIFIED) full = c.range == AVCOL_RANGE_JPEG;
+    static_cast<void>(::sws_setColorspaceDetails(converter.get(), ::sws_getCoefficients(c.colours), full, table,
+                                                 out_full, brightness, contrast, saturation));
+  }
+
+  /// Converts a frame to colours, and turns it upright: resize() reads it.
+  void convert(const AVFrame& f, const detail::frame_turn& turn) {
+    const conversion wanted{f.width, f.height, f.format, f.colorspace, f.color_range};
+    if (converter == nullptr || !(wanted == prepared)) prepare(wanted);
     constexpr std::size_t vector_bytes = 64;  // it may write as many beyond a row's end
     const auto columns = static_cast<std::size_t>(f.width);
     const auto rows = static_cast<std::size_t>(f.height);
@@ -238,6 +253,7 @@ struct video_decoder::workspace {
     constexpr std::size_t kept = std::size_t(64) << 20;
     if (colours.capacity() > kept) std::vector<std::uint8_t>().swap(colours);
     if (turned.capacity() > kept) std::vector<std::uint8_t>().swap(turned);
+    if (resizers.size() > 16) std::vector<detail::resizer>().swap(resizers);
   }
 };
 

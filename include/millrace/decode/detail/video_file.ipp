@@ -447,7 +447,8 @@ MILLRACE_INLINE void video_file::feed() {
 
 /// The next frame that comes out of the decoder; false at the end.
 MILLRACE_INLINE bool video_file::next_frame() {
-  for (;;) {
+  constexpr int most_errors = 1000;  // one after the other, of a decoder that would never end
+  for (int errors = 0;;) {
     const int code = ::avcodec_receive_frame(decoder_.get(), coming_.get());
     if (code == AVERROR(EAGAIN) && !drained_) {
       feed();
@@ -458,6 +459,7 @@ MILLRACE_INLINE bool video_file::next_frame() {
     const packet& fed = packets_[next_ == 0 ? 0 : next_ - 1];
     if (code < 0) {
       if (!options_.tolerate_corruption && fed.pts >= packets_[key_].pts) damaged(fed, words_of_av(code));
+      if (drained_ || ++errors == most_errors) return false;
       continue;
     }
     frame_.swap(coming_);
@@ -475,7 +477,7 @@ MILLRACE_INLINE bool video_file::next_frame() {
 MILLRACE_INLINE const AVFrame& video_file::decoded(std::size_t frame) {
   const packet& wanted = packets_[shown_[frame]];
   std::size_t key = key_before(shown_[frame], wanted.pts);
-  if (decoder_ == nullptr || drained_ || last_ >= wanted.pts || key >= next_) begin(key);
+  if (decoder_ == nullptr || drained_ || last_ >= wanted.pts || key > next_) begin(key);
   for (;;) {
     while (next_frame()) {
       if (last_ >= wanted.pts) break;
