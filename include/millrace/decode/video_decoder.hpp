@@ -27,8 +27,9 @@ namespace millrace::inline MILLRACE_ABI {
 /// Thread-safe: calls on several threads use memory of their own, kept for reuse. Copies share it. The result depends
 /// on the data, the options and the random numbers alone. Errors: decode_error, which names the place `at`, with the
 /// byte of the file and the timestamp where a packet is damaged: no video, a codec that is not there, cut short,
-/// damaged as far as its codec tells, too short for the clips, larger than .max_pixels or .max_frames. Throws
-/// std::bad_alloc. Frames that no clip needs are not decoded, and so not checked.
+/// damaged as far as its codec tells, too short for the clips, larger than .max_pixels or .max_frames. So is memory
+/// that FFmpeg does not get, since damaged files ask for gigabytes; other memory is std::bad_alloc. Frames that no clip
+/// needs are not decoded, and so not checked.
 ///
 /// FFmpeg would print lines of its own beside these errors: the constructor sets the level of its log, one for the
 /// process, from the default to AV_LOG_QUIET. Another level, set by av_log_set_level(), stays.

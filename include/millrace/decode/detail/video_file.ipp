@@ -189,7 +189,6 @@ MILLRACE_INLINE void video_file::check_segment() const {
 }
 
 MILLRACE_INLINE void video_file::fail(const std::string& what, int code) const {
-  if (code == AVERROR(ENOMEM)) throw std::bad_alloc();
   throw decode_error(what + " the " + name() + ": " + words_of_av(code));
 }
 
@@ -217,28 +216,17 @@ inline constexpr const char* video_codecs = "h264,hevc,vp8,vp9,libdav1d,libaom-a
 
 MILLRACE_INLINE void video_file::open() {
   const video_bytes source(data_);
-  // Closed before `source`. A failed avformat_open_input() frees its argument.
-  av_demuxer_handle demuxer;
+  av_demuxer_handle demuxer;  // closed before `source`
   {
+    av_options how;
+    how.set("codec_whitelist", video_codecs);
+    const auto* const format = ::av_find_input_format(is_mp4_ ? "mov" : "matroska");
+    if (format == nullptr) throw decode_error("FFmpeg is built without what reads the " + std::string(name()));
     AVFormatContext* made = ::avformat_alloc_context();
     if (made == nullptr) throw std::bad_alloc();
     made->pb = source.io();
     made->io_open = [](AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) { return AVERROR(EPERM); };
-    av_options how;
-    const int refused = [&] {
-      try {
-        how.set("codec_whitelist", video_codecs);
-        return 0;
-      } catch (const std::bad_alloc&) {  // as FFmpeg says it
-        return AVERROR(ENOMEM);
-      }
-    }();
-    const auto* const format = ::av_find_input_format(is_mp4_ ? "mov" : "matroska");
-    if (refused < 0 || format == nullptr) {
-      ::avformat_free_context(made);
-      if (refused < 0) throw std::bad_alloc();
-      throw decode_error("FFmpeg is built without what reads the " + std::string(name()));
-    }
+    // It frees the context where it fails.
     const int code = ::avformat_open_input(&made, "", format, &how.all);
     if (code < 0) fail("cannot read the header of", code);
     demuxer.reset(made);
@@ -304,7 +292,7 @@ MILLRACE_INLINE void video_file::find_packets(AVFormatContext& demuxer, const AV
     const int code = ::av_read_frame(&demuxer, packet_.get());
     if (code == AVERROR_EOF) break;
     if (code < 0) {
-      if (code != AVERROR(ENOMEM) && options_.tolerate_corruption) break;
+      if (options_.tolerate_corruption) break;
       fail("cannot read the packet after number " + std::to_string(packets_.size()) + " of", code);
     }
     if (packet_->stream_index == stream.index) {
@@ -438,7 +426,6 @@ MILLRACE_INLINE void video_file::feed() {
   packet_->pts = p.pts;
   packet_->flags = p.flags;
   code = ::avcodec_send_packet(decoder_.get(), packet_.get());
-  if (code == AVERROR(ENOMEM)) throw std::bad_alloc();
   // Frames that are shown before the key frame may lack those that they refer to: they are not taken.
   const bool counts = !options_.tolerate_corruption && p.pts >= packets_[key_].pts;
   if (counts && code < 0) damaged(p, words_of_av(code));
@@ -455,7 +442,6 @@ MILLRACE_INLINE bool video_file::next_frame() {
       continue;
     }
     if (code == AVERROR_EOF || (code == AVERROR(EAGAIN) && drained_)) return false;
-    if (code == AVERROR(ENOMEM)) throw std::bad_alloc();
     const packet& fed = packets_[next_ == 0 ? 0 : next_ - 1];
     if (code < 0) {
       if (!options_.tolerate_corruption && fed.pts >= packets_[key_].pts) damaged(fed, words_of_av(code));
