@@ -243,7 +243,7 @@ MILLRACE_INLINE void video_file::open() {
   }
   {
     av_options bounds;
-    bounds.set("max_pixels", std::to_string(options_.max_pixels));
+    bounds.set("max_pixels", std::to_string(std::min<std::uint64_t>(options_.max_pixels, INT32_MAX)));
     // Each stream's own, freed here: what was used is taken out of them.
     std::vector<AVDictionary*> each(demuxer->nb_streams, nullptr);
     int code = 0;
@@ -262,6 +262,9 @@ MILLRACE_INLINE void video_file::open() {
   const AVStream& stream = *demuxer->streams[found];
   refuse_if_large(stream.codecpar->width, stream.codecpar->height);
   base_ = stream.time_base;
+  if (base_.num <= 0 || base_.den <= 0) {
+    throw decode_error("the " + std::string(name()) + " says no unit of its timestamps");
+  }
   parameters_.reset(::avcodec_parameters_alloc());
   packet_.reset(::av_packet_alloc());
   frame_.reset(::av_frame_alloc());
@@ -301,6 +304,10 @@ MILLRACE_INLINE void video_file::find_packets(AVFormatContext& demuxer, const AV
       }
       if (packet_->pts == AV_NOPTS_VALUE) {
         throw decode_error("the " + std::string(name()) + " has frames without a timestamp");
+      }
+      constexpr std::int64_t most_ticks = std::int64_t(1) << 60;  // sums of them are numbers, too
+      if (packet_->pts < -most_ticks || packet_->pts > most_ticks || packet_->duration > most_ticks) {
+        throw decode_error("the " + std::string(name()) + " has a timestamp that is no time");
       }
       if (packet_->pts > last_pts && (packet_->flags & AV_PKT_FLAG_DISCARD) == 0) {
         last_pts = packet_->pts;
@@ -397,7 +404,7 @@ MILLRACE_INLINE void video_file::begin(std::size_t key) {
     if (code < 0) fail("cannot set up the decoder for", code);
     decoder_->pkt_timebase = base_;
     decoder_->thread_count = 1;
-    decoder_->max_pixels = static_cast<std::int64_t>(std::min<std::uint64_t>(options_.max_pixels, INT64_MAX));
+    decoder_->max_pixels = static_cast<std::int64_t>(std::min<std::uint64_t>(options_.max_pixels, INT32_MAX));
     code = ::avcodec_open2(decoder_.get(), codec, nullptr);
     if (code < 0) fail("cannot set up the decoder for", code);
   } else {
