@@ -9,7 +9,8 @@
 # each room of it is a unit, so that they are compiled side by side and none takes a gigabyte. The components' targets
 # say which bodies there are. Where <library> is installed and the components that it was made with are found, the
 # target is that library (unless MILLRACE_COMPILE_BODIES is set before find_package()). Where there is
-# millrace::parquet, millrace::compiled_parquet is both of them: a program that reads no Parquet does not get Arrow.
+# millrace::parquet, millrace::compiled_parquet is both of them: a program that reads no Parquet does not get Arrow; so
+# it is with millrace::video and FFmpeg.
 
 # The list, room by room, as sources in the build folder.
 function(_millrace_room_units out list)
@@ -61,10 +62,12 @@ function(millrace_add_compiled folder)
       target_link_libraries(millrace_compiled PUBLIC millrace::millrace)
     endif()
   endif()
-  if(TARGET millrace::parquet AND NOT TARGET millrace_compiled_parquet)
-    add_library(millrace_compiled_parquet STATIC EXCLUDE_FROM_ALL ${folder}/millrace_parquet.cpp)
-    add_library(millrace::compiled_parquet ALIAS millrace_compiled_parquet)
-    set_target_properties(millrace_compiled_parquet PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    target_link_libraries(millrace_compiled_parquet PUBLIC millrace::compiled millrace::parquet)
-  endif()
+  foreach(component IN ITEMS video parquet)
+    if(TARGET millrace::${component} AND NOT TARGET millrace_compiled_${component})
+      add_library(millrace_compiled_${component} STATIC EXCLUDE_FROM_ALL ${folder}/millrace_${component}.cpp)
+      add_library(millrace::compiled_${component} ALIAS millrace_compiled_${component})
+      set_target_properties(millrace_compiled_${component} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+      target_link_libraries(millrace_compiled_${component} PUBLIC millrace::compiled millrace::${component})
+    endif()
+  endforeach()
 endfunction()

@@ -8,7 +8,7 @@
 # sets millrace_<component>_FOUND, and when that is false millrace_<component>_WHY: "millrace::jpeg needs libjpeg-turbo
 # 2.1 (Debian: libjpeg-dev)".
 
-set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp audio json dlpack s3_server parquet mpi pmix cuda nvjpeg)
+set(MILLRACE_COMPONENTS core http s3 tar jpeg png webp audio json dlpack s3_server video parquet mpi pmix cuda nvjpeg)
 
 macro(_millrace_lacks what package)
   list(APPEND _millrace_missing "${what} (Debian: ${package})")
@@ -184,6 +184,10 @@ macro(millrace_find_component component)
   elseif("${component}" STREQUAL "s3_server")
     find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto SSL)
     _millrace_needs(OPENSSL_FOUND "OpenSSL 3.0" "libssl-dev" OpenSSL::SSL OpenSSL::Crypto)
+  elseif("${component}" STREQUAL "video")
+    # FFmpeg 5.1.
+    _millrace_pkg_config(ffmpeg "libavformat>=59.27;libavcodec>=59.37;libswscale>=6.7;libavutil>=57.28" "FFmpeg 5.1"
+                         "libavformat-dev libavcodec-dev libswscale-dev libavutil-dev")
   elseif("${component}" STREQUAL "parquet")
     _millrace_arrow()
     if(NOT millrace_s3_FOUND OR NOT millrace_tar_FOUND)

@@ -18,7 +18,8 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config python3 catch2 liburing-dev libcurl4-openssl-dev libssl-dev libexpat1-dev
   libarchive-dev zlib1g-dev libzstd-dev libjpeg-dev libspng-dev libwebp-dev libsndfile1-dev libsoxr-dev
-  libsimdjson-dev libdlpack-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev)
+  libsimdjson-dev libdlpack-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev libavformat-dev libavcodec-dev
+  libswscale-dev libavutil-dev)
 ci=(clang-16 libclang-rt-16-dev llvm-16 libc++-16-dev libc++abi-16-dev ccache git debootstrap)
 services=(openmpi-bin libopenmpi-dev libpmix-dev slurmctld slurmd slurm-client radosgw ceph-mon ceph-osd ceph-common
   python3-boto3 python3-pil python3-numpy python3-pip python3-torch libtorch-dev libopencv-core-dev

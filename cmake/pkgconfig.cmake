@@ -37,6 +37,8 @@ millrace_pc(millrace-json "JSON lines for millrace" "millrace-core simdjson >= 3
 millrace_pc(millrace-dlpack "tensors by DLPack for millrace" "millrace-core" -DMILLRACE_WITH_DLPACK)
 millrace_pc(millrace-s3_server "an S3 server in memory, for tests" "millrace-core libssl >= 3.0 libcrypto >= 3.0"
             -DMILLRACE_WITH_S3_SERVER)
+millrace_pc(millrace-video "clips of videos for millrace"
+            "millrace-core libavformat >= 59.27 libavcodec >= 59.37 libswscale >= 6.7 libavutil >= 57.28")
 millrace_pc(millrace-parquet "rows of Parquet files for millrace" "millrace-s3 millrace-tar parquet >= 24 arrow >= 24")
 millrace_pc(millrace-mpi "ranks that talk by MPI" "millrace-core mpi-c"
             "-DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX")

@@ -3,7 +3,7 @@
 
 # Builds each *.cpp of the calling folder into a program of its own, MILLRACE_PROGRAM_PREFIX before its name (unless the
 # name says bench already). What a file needs is read from its includes: CUDA parts, MPI, PMIx, Google Benchmark,
-# libtorch, SentencePiece, OpenCV, recordings.
+# libtorch, SentencePiece, OpenCV, recordings, videos.
 # A program whose needs are missing is left out and named in the configure output; NAME_WHY says what they are.
 
 file(GLOB programs CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -42,6 +42,14 @@ foreach(source IN LISTS programs)
       set(reason "${millrace_parquet_WHY}")
     elseif(TARGET millrace::compiled_parquet AND MILLRACE_TEST_COMPILED)
       list(APPEND libraries millrace::compiled_parquet)
+    endif()
+  endif()
+  if(includes MATCHES "decode_video|video_decoder|encode_video")
+    list(APPEND libraries millrace::video)
+    if(NOT TARGET millrace::video)
+      set(reason "${millrace_video_WHY}")
+    elseif(TARGET millrace::compiled_video AND MILLRACE_TEST_COMPILED)
+      list(APPEND libraries millrace::compiled_video)
     endif()
   endif()
   if(includes MATCHES "<benchmark/benchmark.h>")

@@ -30,6 +30,7 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/decode/augment.ipp>
 #include <millrace/decode/detail/image_source.ipp>
 #include <millrace/decode/detail/sound_parts.ipp>
+#include <millrace/decode/image_decoder.ipp>
 #include <millrace/decode/write_image.ipp>
 #include <millrace/device/batch.ipp>
 #include <millrace/device/batch_pool.ipp>
@@ -211,7 +212,6 @@ MILLRACE_QUIET_FRAMES
 
 #if defined(MILLRACE_WITH_JPEG) || defined(MILLRACE_WITH_PNG) || defined(MILLRACE_WITH_WEBP)
 #include <millrace/decode/decode_images.ipp>
-#include <millrace/decode/image_decoder.ipp>
 #endif
 
 #if defined(MILLRACE_WITH_JPEG)

@@ -83,6 +83,8 @@ if grep -q 'millrace/parquet.hpp\|parquet_file.hpp' "${files[@]}"; then
   libraries+=" $(echo "$pyarrow"/libparquet.so.*) $(echo "$pyarrow"/libarrow.so.*) -Wl,-rpath,$(realpath -m "$pyarrow")"
 fi
 
+if grep -q 'video' "${files[@]}"; then libraries+=" $(pkg-config --libs libavformat libavcodec libswscale libavutil)"; fi
+
 for file in "${files[@]}"; do
   object=$out/${file//\//_}.o
   compile "$file" -o "$object" &

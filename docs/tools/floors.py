@@ -26,7 +26,7 @@ LIBRARIES = {
     "liburing": "liburing", "curl": "libcurl", "archive": "libarchive", "zlib": "zlib",
     "zstd": "libzstd", "openssl": "OpenSSL", "expat": "expat",
     "(cuda": "CUDA runtime", "(jpeglib": "libjpeg-turbo", "spng": "libspng", "webp": "libwebp",
-    "(sndfile": "libsndfile", "simdjson": "simdjson", "(arrow": "Arrow",
+    "(sndfile": "libsndfile", "lib(av": "FFmpeg", "simdjson": "simdjson", "(arrow": "Arrow",
     "dlpack": "DLPack", "mpi": "MPI", "pmix": "PMIx",
 }
 

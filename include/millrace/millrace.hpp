@@ -5,11 +5,12 @@
 /// \file
 /// The header of a training loop: sources, stages, batches, run(). Needs the components s3 and tar. Not in it, each
 /// with a header of its own: images (decode/decode_images.hpp; decode/image_decoder.hpp for one at a time), labels
-/// (decode/parse_label.hpp), recordings (decode/decode_audio.hpp), arrays (decode/decode_arrays.hpp), batches of about
-/// one length (flow/bucket_by_length.hpp), CUDA (millrace_cuda.hpp), web servers (shards/http_storage.hpp), the
-/// Hugging Face Hub (shards/hub_storage.hpp), data that stay in memory (shards/resident_storage.hpp), where S3's
-/// settings came from (s3/auth/explain.hpp), epochs (train.hpp) and all else of train/, plain tars without libarchive
-/// (shards/untar_plain.hpp), writing tars (tar/writer.hpp). Programs that need less include the parts themselves.
+/// (decode/parse_label.hpp), recordings (decode/decode_audio.hpp), videos (decode/decode_video.hpp), arrays
+/// (decode/decode_arrays.hpp), batches of about one length (flow/bucket_by_length.hpp), CUDA (millrace_cuda.hpp), web
+/// servers (shards/http_storage.hpp), the Hugging Face Hub (shards/hub_storage.hpp), data that stay in memory
+/// (shards/resident_storage.hpp), where S3's settings came from (s3/auth/explain.hpp), epochs (train.hpp) and all else
+/// of train/, plain tars without libarchive (shards/untar_plain.hpp), writing tars (tar/writer.hpp). Programs that need
+/// less include the parts themselves.
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/rng.hpp>

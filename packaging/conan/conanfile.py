@@ -25,6 +25,7 @@ REQUIRES = {
     "json": ["simdjson/[>=3.0 <5]"],
     "dlpack": ["dlpack/[>=0.8 <2]"],
     "s3_server": ["openssl/[>=3.0 <4]"],
+    "video": ["ffmpeg/[>=5.1 <8]"],
 }
 
 

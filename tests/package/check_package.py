@@ -50,6 +50,8 @@ USES = {
     "json": (["simdjson.h"], "simdjson::get_active_implementation()"),
     "dlpack": (["dlpack/dlpack.h"], "DLDataType()"),
     "s3_server": (["openssl/evp.h", "openssl/ssl.h"], "EVP_sha256(); TLS_server_method()"),
+    "video": (["millrace/decode/decode_video.hpp"],
+              "millrace::video_decoder({.frames = 1, .height = 1, .width = 1})"),
     "parquet": (["arrow/config.h", "curl/curl.h", "archive.h"], "arrow::GetBuildInfo(); curl_global_cleanup()"),
     "mpi": (["mpi.h"], "int is = 0; MPI_Initialized(&is)"),
     "pmix": (["pmix.h"], "PMIx_Get_version()"),
@@ -57,7 +59,7 @@ USES = {
     "nvjpeg": (["nvjpeg.h"], "nvjpegHandle_t handle; nvjpegCreateSimple(&handle)"),
 }
 NOTHING_BUILT = [f"-DMILLRACE_{part}=OFF" for part in ("TOOLS", "TESTS", "EXAMPLES", "BENCH")]
-WITHOUT_BODIES = ("core", "json", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
+WITHOUT_BODIES = ("core", "json", "video", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
 
 
 class failure(Exception):
@@ -123,11 +125,12 @@ class package:
         headers = {"include/" + p.relative_to(source).as_posix() for p in source.rglob("*.[hi]pp")}
         expect(headers <= files, f"not installed: {sorted(headers - files)}")
         parts = ("config", "config-version", "dependencies", "compiled", "core", "http", "s3", "tar", "jpeg", "png", "webp",
-                 "audio", "json", "dlpack", "s3_server", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
+                 "audio", "json", "dlpack", "s3_server", "video", "parquet", "mpi", "pmix", "cuda", "nvjpeg")
         others = {f"share/cmake/millrace/millrace-{part}.cmake" for part in parts}
         others |= {f"share/pkgconfig/{name}.pc" for name in ("millrace", *(f"millrace-{part}" for part in parts[4:]))}
         others |= {"share/cmake/millrace/millrace-python.cmake"}
-        others |= {"share/millrace/millrace.cpp", "share/millrace/millrace_parquet.cpp"}
+        others |= {"share/millrace/millrace.cpp", "share/millrace/millrace_parquet.cpp",
+                   "share/millrace/millrace_video.cpp"}
         libraries = {self.o.library} if self.o.library else set()
         others |= {"share/pkgconfig/millrace-compiled.pc"} if libraries else set()
         root = pathlib.Path(self.o.source)
@@ -177,7 +180,7 @@ class package:
         expect(not re.search(r"libcurl|libcrypto|libarchive|libexpat|libturbojpeg", linked), linked)
 
     def case_pkg_config(self):
-        modules = [f"millrace-{c}" for c in self.components if c not in ("parquet", "mpi", "pmix", "cuda", "nvjpeg")]
+        modules = [f"millrace-{c}" for c in self.components if c not in ("video", "parquet", "mpi", "pmix", "cuda", "nvjpeg")]
         if {"s3", "tar", "jpeg"} <= set(self.components):
             modules.append("millrace")
         found = {"PKG_CONFIG_PATH": str(self.prefix / "share/pkgconfig")}
@@ -280,7 +283,7 @@ class package:
             (["-DCOMPONENTS=mpi", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], {},
              r"millrace::mpi needs MPI \(Debian: libopenmpi-dev\)"),
             (["-DCOMPONENTS=hdf5"], {},
-             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, audio, json, dlpack, s3_server, parquet, mpi, pmix, cuda, nvjpeg"),
+             "millrace::hdf5 needs to be one of core, http, s3, tar, jpeg, png, webp, audio, json, dlpack, s3_server, video, parquet, mpi, pmix, cuda, nvjpeg"),
             (["-DCOMPONENTS=core", "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON"], {},
              r"millrace::core needs pkg-config \(Debian: pkg-config\)"),
         ]
@@ -360,7 +363,7 @@ class package:
 
     # Newer versions make private what older ones named: libwebpdemux did with libwebp.
     def case_private(self):
-        modules = [f"millrace-{c}" for c in self.components if c not in ("parquet", "mpi", "pmix", "cuda", "nvjpeg")]
+        modules = [f"millrace-{c}" for c in self.components if c not in ("video", "parquet", "mpi", "pmix", "cuda", "nvjpeg")]
         ours = self.prefix / "share/pkgconfig"
         folder = pathlib.Path(self.o.work, "pkgconfig_private")
         shutil.rmtree(folder, ignore_errors=True)

@@ -38,9 +38,10 @@ ROOMS = {"s3": ["sign", "wire", "config", "auth", "ops"]}
 LINE_CAP = 800
 # Columns of a line, of sources and pages.
 WIDTH = 120
-# What compiles every body: it includes them all, and the second one those that need Arrow.
+# What compiles every body: it includes them all, and the others those that need Arrow and FFmpeg.
 ALL_BODIES = "src/millrace.cpp"
 ARROW_BODIES = "src/millrace_parquet.cpp"
+VIDEO_BODIES = "src/millrace_video.cpp"
 # The variables that live as long as the program, each with its reason in docs/design/.
 GLOBALS = {
     ("base/detail/first_time.hpp", "lines_said"),  # errors.md
@@ -78,6 +79,7 @@ CONFINED = {
     r"spng\.h": "decode",
     r"webp/": "decode",
     r"(sndfile|soxr)\.h": "decode",
+    r"lib(av|sw)": "decode",
     r"dlpack/": "device",
     r"mpi\.h$": "mpi.hpp",
     r"pmix\.h$": "pmix.hpp",
@@ -239,7 +241,7 @@ def check_bodies(root, findings):
     """Every <name>.ipp stands beside <name>.hpp, which includes it, header-only, as does the
     source of all bodies."""
     base = root / "include/millrace"
-    sources = [root / ALL_BODIES, root / ARROW_BODIES]
+    sources = [root / ALL_BODIES, root / ARROW_BODIES, root / VIDEO_BODIES]
     compiled = "".join(source.read_text(encoding="utf-8") for source in sources if source.exists())
     for path in sorted(base.rglob("*.ipp")):
         name = path.relative_to(base).as_posix()

@@ -192,7 +192,7 @@ MILLRACE_INLINE bool is_work_of_library(const stage_stats& of) {
       "list",   "shards",        "glob",       "fetch",         "untar",        "lines",        "batch",
       "buffer", "merge",         "concat",     "group_samples", "interleave",   "pack",         "tokens",
       "mix",    "epochs",        "to_device",  "shuffle",       "fill_batches", "write_shards", "decode_images",
-      "take",   "decode_arrays", "from_range", "decode_audio",  "shard_epochs", "fill"};
+      "take",   "decode_arrays", "from_range", "decode_audio",  "shard_epochs", "fill",         "decode_video"};
   return std::any_of(std::begin(names), std::end(names), [&of](const char* name) {
     return of.name == name || of.name.starts_with(std::string(name) + " #");
   });

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/decode/video_decoder.hpp>
+#include <millrace/device/batch_rows.hpp>
+#include <millrace/shards/sample.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
+
+/// Writes the clips of a sample's video, and its class number if it has one, into a row of a batch: used by
+/// decode_video() for each sample, and a function for fill_batches(), alone or as a part of your own. Copies share
+/// memory.
+///
+/// If a sample has several videos and video_options::field is not set, the first in the archive is taken; one line in
+/// the log, once in a process, names such a sample.
+///
+/// The row has the fields of layout(), beginning with them. Thread-safe. Errors: decode_error, for a sample without a
+/// video or a label, and those of video_decoder.
+class video_row_writer {
+ public:
+  /// Throws configuration_error for options that contradict each other.
+  explicit video_row_writer(const video_options& options) : decoder_(options) {}
+
+  void operator()(const sample& s, const batch_row& row) const;
+
+  /// The layout of batches of up to `samples`: "video"; "video_times" (f64, seconds), for each frame; "video_lengths"
+  /// (i64, frames), for each clip; and, if video_options::label names a field, "label" (i64). With several clips of a
+  /// video, their number is the first extent of the first three.
+  batch_layout layout(std::size_t samples) const;
+
+ private:
+  const bytes& video_of(const sample& s) const;
+
+  video_decoder decoder_;
+};
+
+/// A sample whose video is decoded when it is written into a row of a batch: made by decode_video(). Until then it
+/// holds the compressed video; shuffle() and buffer() keep many of them. A row_item.
+class encoded_video {
+ public:
+  encoded_video(sample s, std::shared_ptr<const video_row_writer> how) noexcept
+      : encoded(std::move(s)), how_(std::move(how)) {}
+
+  sample encoded;
+
+  static constexpr bool writes_whole_rows = true;
+  batch_layout layout(std::size_t samples) const { return how_->layout(samples); }
+  void write_to(const batch_row& row) const { (*how_)(encoded, row); }
+
+  friend const sample& place_of(const encoded_video& v) noexcept { return v.encoded; }
+  friend epoch_mark mark_of(const encoded_video& v) noexcept { return v.encoded.mark; }
+  friend void set_mark(encoded_video& v, const epoch_mark& mark) noexcept { v.encoded.mark = mark; }
+  friend std::size_t byte_size(const encoded_video& v) noexcept { return byte_size(v.encoded); }
+  friend const bytes* slice_of(const encoded_video& v) noexcept { return slice_of(v.encoded); }
+  friend encoded_video compact_slices(encoded_video v) {
+    return encoded_video(compact_slices(std::move(v.encoded)), std::move(v.how_));
+  }
+
+ private:
+  std::shared_ptr<const video_row_writer> how_;
+};
+
+/// What batch() makes of videos: batch_rows() of any row_item, compiled once.
+MILLRACE_COROUTINE stream<host_batch> batch_rows(async_generator<encoded_video>&& source, std::size_t samples,
+                                                 const batch_options& options);
+
+namespace detail {
+MILLRACE_COROUTINE async_generator<encoded_video> videos_of(async_generator<sample> source,
+                                                            std::shared_ptr<const video_row_writer> how);
+}  // namespace detail
+
+/// Returned by decode_video().
+class decode_video_stage : public detail::library_stage {
+ public:
+  explicit decode_video_stage(std::shared_ptr<const video_row_writer> how) noexcept : how_(std::move(how)) {}
+  MILLRACE_COROUTINE stream<encoded_video> operator()(async_generator<sample> source) &&;
+
+ private:
+  std::shared_ptr<const video_row_writer> how_;
+};
+
+/// A stage from samples with videos to tensors of clips, which batch() makes batches of:
+///
+///     samples | decode_video({.frames = 16, .height = 112, .width = 112, .rate = 8,
+///                             .crop = crop::random_resized{}, .flip = 0.5, .layout = image_layout::chw,
+///                             .type = dtype::f16, .label = "cls"})
+///             | batch(32) | to_device(copies)
+///
+/// Decoding happens when a batch is made: batch() starts it on a pool, several videos at once, one thread each, and
+/// each value is stored once, in its row of the batch. Batches have the fields of video_row_writer::layout(); keys, and
+/// tags<origin>().
+///
+/// Clips, crops and flips are drawn from each sample's random numbers, sample::random(): a function of (seed, epoch,
+/// shard, the sample's number in it), with the seed and epoch of epochs() or shuffle_shards(). So they are the same for
+/// any number of threads and on any rank.
+///
+/// Holds nothing. Errors: video_row_writer's, by batch(32, {.failures = ...}); configuration_error at once for options
+/// that contradict each other. Needs the component millrace::video; a program that has the bodies compiled once links
+/// millrace::compiled_video.
+inline decode_video_stage decode_video(const video_options& options) {
+  return decode_video_stage(std::make_shared<const video_row_writer>(options));
+}
+
+}  // namespace millrace::inline MILLRACE_ABI
+
+#if !defined(MILLRACE_SEPARATE_COMPILATION)
+#include <millrace/decode/decode_video.ipp>
+#endif

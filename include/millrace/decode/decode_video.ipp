@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <millrace/base/compiler.hpp>
+#include <millrace/base/detail/first_time.hpp>
+#include <millrace/base/error.hpp>
+#include <millrace/decode/decode_video.hpp>
+#include <millrace/decode/parse_label.hpp>
+#include <millrace/flow/failure_policy.hpp>
+
+namespace millrace::inline MILLRACE_ABI {
+
+MILLRACE_INLINE void video_row_writer::operator()(const sample& s, const batch_row& row) const {
+  const video_options& o = decoder_.options();
+  const bool draws = o.start == clip_start::random || o.crop.random() || o.flip > 0;
+  sample_rng numbers = draws ? s.random(purpose::augment) : sample_rng(0, 0, 0, 0, 0);
+  const std::vector<decoded_clip> clips = decoder_.into(row.field(0), video_of(s), numbers, s.from.at(s.key));
+  auto times = row.values<double>("video_times").begin();
+  auto lengths = row.values<std::int64_t>("video_lengths").begin();
+  for (const decoded_clip& c : clips) {
+    for (const double t : c.times) *times++ = t;
+    *lengths++ = c.length;
+  }
+  if (!o.label.empty()) row.set("label", parse_label(s[o.label], s.from.at(s.key)));
+  row.key(s.key);
+  if (s.from) row.tag(s.from);
+}
+
+MILLRACE_INLINE batch_layout video_row_writer::layout(std::size_t samples) const {
+  const video_options& o = decoder_.options();
+  std::vector<batch_field> fields;
+  fields.emplace_back("video", o.type, decoder_.dims());
+  fields.emplace_back("video_times", dtype::f64, o.clips == 1 ? shape{o.frames} : shape{o.clips, o.frames});
+  fields.emplace_back("video_lengths", dtype::i64, o.clips == 1 ? shape{} : shape{o.clips});
+  if (!o.label.empty()) fields.emplace_back("label", dtype::i64);
+  return batch_layout(samples, std::move(fields));
+}
+
+MILLRACE_INLINE const bytes& video_row_writer::video_of(const sample& s) const {
+  const std::string_view name = decoder_.options().field;
+  if (!name.empty()) return s[name];
+  const field* taken = nullptr;
+  std::string has, videos;
+  for (const field& f : s.fields) {
+    has += (has.empty() ? "" : ", ") + f.extension;
+    if (detail::video_kind_of(f.data.view()) == detail::video_kind::unknown) continue;
+    if (taken == nullptr) {
+      taken = &f;
+      videos = f.extension;
+    } else {
+      videos += ", " + f.extension;
+    }
+  }
+  if (taken == nullptr) {
+    throw decode_error("no field of the sample is an MP4, QuickTime or Matroska file (it has: " + has + ")",
+                       s.from.at(s.key));
+  }
+  if (videos.size() != taken->extension.size()) {
+    detail::say_first("several videos",
+                      "several fields of the sample are videos (" + videos + "): the first in the archive, " +
+                          taken->extension + ", is taken here and in samples alike; video_options::field names another",
+                      s.from.at(s.key));
+  }
+  return taken->data;
+}
+
+namespace detail {
+
+MILLRACE_COROUTINE_BODY async_generator<encoded_video> videos_of(async_generator<sample> source,
+                                                                 std::shared_ptr<const video_row_writer> how) {
+  for (;;) {
+    std::optional<sample> s = co_await source.next();
+    if (!s) co_return;
+    encoded_video item(std::move(*s), how);
+    s.reset();
+    co_yield give(item);
+  }
+}
+
+}  // namespace detail
+
+MILLRACE_COROUTINE_BODY stream<encoded_video> decode_video_stage::operator()(async_generator<sample> source) && {
+  return stream<encoded_video>(detail::videos_of(std::move(source), std::move(how_))).named("decode_video");
+}
+
+MILLRACE_COROUTINE_BODY stream<host_batch> batch_rows(async_generator<encoded_video>&& source, std::size_t samples,
+                                                      const batch_options& options) {
+  return detail::written_batches<encoded_video>(std::move(source), samples, options);
+}
+
+}  // namespace millrace::inline MILLRACE_ABI

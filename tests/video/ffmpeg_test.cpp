@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: The millrace authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Drawn videos beside the program ffmpeg: each frame and each timestamp.
+#include <millrace/decode/video_decoder.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <millrace/base/rng.hpp>
+
+#include "examples/common/encode_video.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+using namespace millrace;
+using examples::video_form;
+
+namespace {
+
+std::string output_of(const std::string& command) {
+  std::string text;
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return text;
+  char block[1 << 14];
+  for (std::size_t n; (n = std::fread(block, 1, sizeof block, pipe)) != 0;) text.append(block, n);
+  ::pclose(pipe);
+  return text;
+}
+
+/// Frames as the program decodes them, one after the other, and their timestamps.
+class program_frames {
+ public:
+  std::string pixels;
+  std::vector<std::int64_t> ticks;  // of the stream's time base
+
+  explicit program_frames(const std::string& path) {
+    // -copyts keeps the timestamps; showinfo's lines have those of the frames that are written.
+    const std::string log = path + ".log";
+    pixels = output_of("ffmpeg -nostdin -v info -threads 1 -copyts -i " + path +
+                       " -map 0:v -vf showinfo -fps_mode passthrough -f rawvideo -pix_fmt rgb24 - 2> " + log);
+    std::ifstream lines(log);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t at = line.find("] n:");
+      const std::size_t pts = line.find(" pts:");
+      if (at != std::string::npos && pts != std::string::npos) ticks.push_back(std::atoll(line.c_str() + pts + 5));
+    }
+  }
+};
+
+template <class T, std::size_t N>
+const T& any_of(rng& random, const T (&all)[N]) {
+  return all[random.below(N)];
+}
+
+video_form drawn_form(rng& random, int number) {
+  struct codec {
+    const char* name;
+    const char* options;
+    const char* containers[2];
+    AVPixelFormat formats[3];
+    int most;
+  };
+  static const codec codecs[] = {
+      {"libx264",
+       "preset=ultrafast",
+       {"mp4", "matroska"},
+       {AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUV420P10, AV_PIX_FMT_YUV444P},
+       40},
+      {"libx264",
+       "preset=superfast:x264-params=open-gop=1:bframes=3",
+       {"mp4", "mov"},
+       {AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUV422P, AV_PIX_FMT_YUV420P},
+       40},
+      {"libx264",
+       "preset=ultrafast:x264-params=interlaced=1",
+       {"matroska", "mp4"},
+       {AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUV420P},
+       40},
+      {"libx265",
+       "preset=ultrafast:x265-params=log-level=none:pools=none:frame-threads=1",
+       {"mp4", "matroska"},
+       {AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUV420P10, AV_PIX_FMT_YUV420P},
+       20},
+      {"libvpx-vp9",
+       "deadline=realtime:cpu-used=8",
+       {"webm", "mp4"},
+       {AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUV444P, AV_PIX_FMT_YUV420P},
+       20},
+      {"libaom-av1",
+       "usage=realtime:cpu-used=8:lag-in-frames=0",
+       {"mp4", "webm"},
+       {AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUV420P},
+       10},
+      {"mpeg4", "", {"mp4", "matroska"}, {AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUV420P}, 40},
+  };
+  const codec* taken = &any_of(random, codecs);
+  while (!examples::has_encoder(taken->name)) taken = &any_of(random, codecs);
+  video_form form;
+  form.codec = taken->name;
+  form.options = taken->options;
+  form.container = any_of(random, taken->containers);
+  form.format = any_of(random, taken->formats);
+  form.seed = number;
+  form.width = 32 + 2 * static_cast<int>(random.below(24));
+  form.height = 32 + 4 * static_cast<int>(random.below(10));
+  if (std::string(form.codec) == "libx265") {  // it writes beyond its memory for smaller ones
+    form.width = 64;
+    form.height = 64;
+  }
+  form.frames = 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(taken->most)));
+  form.group = 1 + static_cast<int>(random.below(15));
+  const bool reorders = std::string(form.codec) == "libx264" || std::string(form.codec) == "mpeg4";
+  form.between = reorders ? static_cast<int>(random.below(3)) : 0;
+  const bool matroska = std::string(form.container) == "matroska" || std::string(form.container) == "webm";
+  if (matroska) {
+    form.tick = {1, 1000};
+    form.length = 40;
+  }
+  if (random.below(3) == 0) {  // uneven
+    std::int64_t at = 0;
+    for (int i = 0; i < form.frames; ++i) {
+      form.times.push_back(at);
+      at += form.length / 2 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(form.length) * 2));
+    }
+  }
+  const bool mp4 = std::string(form.container) == "mp4" || std::string(form.container) == "mov";
+  if (mp4 && random.below(4) == 0) form.layout = "movflags=frag_keyframe+empty_moov";
+  // FFmpeg shows those frames of an AV1 that an edit list leaves out.
+  const bool hides = mp4 && form.layout[0] == '\0' && form.frames > 8 && std::string(form.codec) != "libaom-av1";
+  if (hides && random.below(4) == 0) form.hidden = form.length * 3;
+  if (random.below(4) == 0) form.colours = AVCOL_SPC_BT709;
+  if (random.below(6) == 0) form.range = AVCOL_RANGE_JPEG;
+  // The program turns frames before it makes RGB of them, which is another colour where pixels share theirs.
+  if (mp4 && form.format == AV_PIX_FMT_YUV420P && random.below(6) == 0)
+    form.quarters = 1 + static_cast<int>(random.below(3));
+  return form;
+}
+
+/// Compares every frame, then clips from places in the middle.
+void compare(const std::string& path, const video_form& form, rng& random) {
+  const std::string file = examples::encode_video(form);
+  std::ofstream(path, std::ios::binary) << file;
+  const program_frames expected(path);
+  const bool lies = form.quarters % 2 == 0;
+  const std::size_t size = static_cast<std::size_t>(form.width) * static_cast<std::size_t>(form.height) * 3;
+  const std::size_t count = expected.pixels.size() / size;
+  REQUIRE(count == expected.ticks.size());
+  REQUIRE(count > 0);
+  video_options o;
+  o.width = lies ? form.width : form.height;
+  o.height = lies ? form.height : form.width;
+  const auto decoded = [&](clip_start start, int frames, std::string& pixels) {
+    o.start = start;
+    o.frames = frames;
+    const video_decoder decoder(o);
+    pixels.resize(static_cast<std::size_t>(frames) * size);
+    sample_rng numbers(random.next(), 0, 0, 0, 0);
+    return decoder.into(tensor_view(pixels.data(), dtype::u8, decoder.dims()), bytes::copy(file), numbers)[0].times;
+  };
+  std::string pixels;
+  const std::vector<double> times = decoded(clip_start::first, static_cast<int>(count), pixels);
+  CHECK((pixels == expected.pixels));
+  const double tick = static_cast<double>(form.tick.num) / form.tick.den;
+  for (std::size_t i = 0; i < count; ++i) {
+    CHECK(times[i] == Approx(static_cast<double>(expected.ticks[i]) * tick).margin(1e-9));
+  }
+  CHECK_THROWS_AS(decoded(clip_start::first, static_cast<int>(count) + 1, pixels), decode_error);
+  for (int i = 0; i < 3; ++i) {
+    const double at = decoded(clip_start::random, 1, pixels)[0];
+    const auto frame = static_cast<std::size_t>(std::find(times.begin(), times.end(), at) - times.begin());
+    REQUIRE(frame < count);
+    CHECK((expected.pixels.compare(frame * size, size, pixels) == 0));
+  }
+}
+
+void compare_drawn(int from, int to) {
+  if (output_of("command -v ffmpeg").empty()) {
+    MILLRACE_SKIP("there is no program ffmpeg (Debian: ffmpeg)");
+  }
+  const test::temporary_folder folder;
+  const std::string path = folder.file("drawn");
+  for (int i = from; i < to; ++i) {
+    rng random(static_cast<std::uint64_t>(i), 0, 0);
+    const video_form form = drawn_form(random, i);
+    INFO("video " << i << ": " << form.codec << " " << form.options << " in " << form.container << " " << form.layout
+                  << ", pixel format " << form.format << ", " << form.width << " x " << form.height << ", "
+                  << form.frames << " frames, groups of " << form.group << ", " << form.between << " between, hidden "
+                  << form.hidden << ", quarters " << form.quarters << ", colours " << form.colours << ", range "
+                  << form.range << ", uneven " << !form.times.empty());
+    compare(path, form, random);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("drawn videos equal what the program ffmpeg makes of them, a few", "[outside]") { compare_drawn(0, 12); }
+
+TEST_CASE("500 drawn videos equal what the program ffmpeg makes of them", "[slow]") { compare_drawn(12, 512); }
