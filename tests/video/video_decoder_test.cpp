@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,13 +37,15 @@ class clips {
   std::vector<std::string> frames;  // of all clips
 };
 
-clips decoded(const std::string& file, const video_options& o, std::uint64_t draw = 0) {
+clips decoded(const std::string& file, const video_options& o, std::uint64_t draw = 0,
+              std::optional<video_span> part = {}) {
   const video_decoder decoder(o);
   const tensor_view shaped(nullptr, o.type, decoder.dims());
   std::string memory(shaped.elements() * size_of(o.type), '\xee');
   sample_rng numbers(1, 2, 3, draw, 4);
   clips made;
-  made.about = decoder.into(tensor_view(memory.data(), o.type, decoder.dims()), bytes::copy(file), numbers);
+  made.about = decoder.into(tensor_view(memory.data(), o.type, decoder.dims()), bytes::copy(file), numbers, where(),
+                            part);
   const std::size_t count = static_cast<std::size_t>(o.clips) * static_cast<std::size_t>(o.frames);
   const std::size_t size = memory.size() / count;
   for (std::size_t i = 0; i < count; ++i) made.frames.push_back(memory.substr(i * size, size));
@@ -77,9 +81,9 @@ bytes png_of(const bare_video& v, std::size_t frame) {
   return bytes::copy(test::encode_png(v.width, v.height, {.depth = 8, .colours = 2}, value));
 }
 
-std::string reason_of(const std::string& file, const video_options& o) {
+std::string reason_of(const std::string& file, const video_options& o, std::optional<video_span> part = {}) {
   try {
-    decoded(file, o);
+    decoded(file, o, 0, part);
   } catch (const decode_error& e) {
     return e.reason();
   }
@@ -221,6 +225,47 @@ TEST_CASE("a video that is too short is refused, or its last frame repeated and 
   o.clips = 2;
   o.start = clip_start::first;
   CHECK(decoded(file, o).about[1].length == 0);
+}
+
+TEST_CASE("clips of a part of a video are of its frames alone") {
+  const std::string file = encode_video({.frames = 40, .between = 2});  // one every 0.04 s
+  const bare_video bare = bare_video::decode(file);
+  const auto is_of = [&](const clips& got, const std::vector<std::size_t>& wanted) {
+    std::vector<std::string> frames;
+    std::vector<double> times;
+    for (const std::size_t f : wanted) {
+      frames.push_back(bare.frames[f]);
+      times.push_back(bare.times[f]);
+    }
+    CHECK(got.frames == frames);
+    CHECK(got.about[0].times == times);
+  };
+  video_options o = as_they_are(bare, 5);
+  is_of(decoded(file, o, 0, video_span{0.41, 0.6}), {10, 11, 12, 13, 14});
+  is_of(decoded(file, o, 0, video_span{0.4, 0.6}), {10, 11, 12, 13, 14});
+  is_of(decoded(file, o, 0, video_span{-3, 0.2}), {0, 1, 2, 3, 4});
+  is_of(decoded(file, o, 0, video_span{1.4, 99}), {35, 36, 37, 38, 39});
+  o.rate = 50;
+  is_of(decoded(file, o, 0, video_span{0.41, 0.6}), {10, 10, 11, 11, 12});
+  o.rate = 0;
+  o.frames = 6;
+  CHECK_THAT(reason_of(file, o, video_span{0.4, 0.6}), Contains("has 5 frames in 0.200000 s, too few for a clip"));
+  o.fill = true;
+  const clips filled = decoded(file, o, 0, video_span{0.4, 0.6});
+  is_of(filled, {10, 11, 12, 13, 14, 14});
+  CHECK(filled.about[0].length == 5);
+  o.frames = 1;
+  o.start = clip_start::even;
+  is_of(decoded(file, o, 0, video_span{0.4, 0.6}), {12});
+  o.start = clip_start::random;
+  for (std::uint64_t draw = 0; draw < 20; ++draw) {
+    const double at = decoded(file, o, draw, video_span{0.4, 0.6}).about[0].times[0];
+    CHECK((at >= 0.4 && at < 0.6));
+  }
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  for (const video_span& bad : {video_span{5, 6}, video_span{0.6, 0.4}, video_span{none, 1}, video_span{0, none}}) {
+    CHECK_THAT(reason_of(file, o, bad), Contains("shows nothing from"));
+  }
 }
 
 TEST_CASE("frames are turned upright") {

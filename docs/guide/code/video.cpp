@@ -7,14 +7,18 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
+#include <utility>
 
 #include <millrace/decode/decode_video.hpp>
+#include <millrace/formats/video_shards.hpp>
 #include <millrace/millrace.hpp>
 #include <millrace/tar/writer.hpp>
 
 #include "examples/common/encode_video.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/s3_server.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace mill = millrace;
@@ -61,6 +65,16 @@ auto evaluation(const std::string& folder) {
 }
 // end evaluation
 
+// begin films
+/// Films in a store, clip by clip: of each second its bytes alone are fetched, and of these 8 frames become a row.
+auto training_on_films(const mill::s3::client& s3, const std::string& index, mill::rank mine, std::string saved) {
+  const mill::dataset films(s3, "s3://corpus/films/", {.index = index, .format = mill::video_shards({.seconds = 1})});
+  const mill::video_options frames{.frames = 8, .height = 32, .width = 32, .rate = 10, .flip = 0.5};
+  return mill::epochs(films, {.seed = 7, .epochs = 2, .batch = 2, .rank = mine}, std::move(saved)) |
+         mill::decode_video(frames) | mill::batch() | mill::to_device(mill::host_device());
+}
+// end films
+
 }  // namespace
 
 TEST_CASE("the guide's programs for videos see every one", "[guide]") {
@@ -87,4 +101,55 @@ TEST_CASE("the guide's programs for videos see every one", "[guide]") {
     for (const std::int64_t n : b.field("video_lengths").values<std::int64_t>()) frames += n;
   }
   CHECK(frames == 10 * (4 * 7 + 2 * 8));
+}
+
+TEST_CASE("the guide's training on films takes each second once, on two ranks that go on after a stop", "[guide]") {
+  mill::s3_server::background server;
+  for (int n = 0; n < 3; ++n) {
+    const int frames = 25 * (n + 2);  // a second has 25, and a group 12
+    server.put("corpus", "films/" + std::to_string(n) + ".mp4",
+               examples::encode_video({.frames = frames, .seed = n, .between = n}));
+  }
+  const std::string endpoint = server.endpoint();
+  mill::s3::config_options o;
+  o.endpoint = endpoint;
+  o.region = "us-east-1";
+  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
+  const mill::test::temporary_folder at;
+  mill::runtime rt;
+  using rows = std::map<std::string, std::string>;  // pixels and times by the keys, with the epoch
+  const auto trained = [&](mill::rank mine, std::size_t steps, std::string saved) {
+    std::pair<rows, std::string> made;
+    auto run = rt.run(training_on_films(s3, at.file("films.index"), mine, std::move(saved)));
+    for (const mill::device_batch& b : run) {
+      const auto pixels = b.field("video").values<std::uint8_t>();
+      const auto times = b.field("video_times").values<double>();
+      const std::size_t size = pixels.size() / b.size();
+      for (std::size_t i = 0; i < b.size(); ++i) {
+        if (b.weights()[i] == 0) continue;
+        const double second = std::stod(std::string(b.keys()[i].substr(b.keys()[i].find('#') + 1)));
+        for (std::size_t k = 0; k < 8; ++k) {
+          CHECK(times[i * 8 + k] > second - 0.041);
+          CHECK(times[i * 8 + k] < second + 0.9999);
+        }
+        const std::string key = std::to_string(mark_of(b).epoch) + ' ' + std::string(b.keys()[i]);
+        CHECK(made.first.emplace(key, std::string(pixels.begin() + static_cast<std::ptrdiff_t>(i * size),
+                                                  pixels.begin() + static_cast<std::ptrdiff_t>((i + 1) * size)))
+                  .second);
+      }
+      if (--steps == 0) break;
+    }
+    made.second = run.state();
+    return made;
+  };
+  const rows all = trained({}, SIZE_MAX, {}).first;
+  CHECK(all.size() == 2 * (2 + 3 + 4));
+  rows together;
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    const mill::rank mine{.index = r, .world_size = 2};
+    auto [first, state] = trained(mine, 2, {});
+    together.merge(first);
+    together.merge(trained(mine, SIZE_MAX, state).first);
+  }
+  CHECK(together == all);
 }

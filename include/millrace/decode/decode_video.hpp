@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -18,7 +19,8 @@ namespace millrace::inline MILLRACE_ABI {
 /// memory.
 ///
 /// If a sample has several videos and video_options::field is not set, the first in the archive is taken; one line in
-/// the log, once in a process, names such a sample.
+/// the log, once in a process, names such a sample. Of a sample of video_shards() the frames between its begin and end
+/// count: see video_options::begin.
 ///
 /// The row has the fields of layout(), beginning with them. Thread-safe. Errors: decode_error, for a sample without a
 /// video or a label, and those of video_decoder.
@@ -36,6 +38,7 @@ class video_row_writer {
 
  private:
   const bytes& video_of(const sample& s) const;
+  std::optional<video_span> part_of(const sample& s) const;
 
   video_decoder decoder_;
 };

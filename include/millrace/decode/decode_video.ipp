@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,7 +25,8 @@ MILLRACE_INLINE void video_row_writer::operator()(const sample& s, const batch_r
   const video_options& o = decoder_.options();
   const bool draws = o.start == clip_start::random || o.crop.random() || o.flip > 0;
   sample_rng numbers = draws ? s.random(purpose::augment) : sample_rng(0, 0, 0, 0, 0);
-  const std::vector<decoded_clip> clips = decoder_.into(row.field(0), video_of(s), numbers, s.from.at(s.key));
+  const std::vector<decoded_clip> clips =
+      decoder_.into(row.field(0), video_of(s), numbers, s.from.at(s.key), part_of(s));
   auto times = row.values<double>("video_times").begin();
   auto lengths = row.values<std::int64_t>("video_lengths").begin();
   for (const decoded_clip& c : clips) {
@@ -44,6 +46,24 @@ MILLRACE_INLINE batch_layout video_row_writer::layout(std::size_t samples) const
   fields.emplace_back("video_lengths", dtype::i64, o.clips == 1 ? shape{} : shape{o.clips});
   if (!o.label.empty()) fields.emplace_back("label", dtype::i64);
   return batch_layout(samples, std::move(fields));
+}
+
+MILLRACE_INLINE std::optional<video_span> video_row_writer::part_of(const sample& s) const {
+  const video_options& o = decoder_.options();
+  const bytes* const begin = o.begin.empty() ? nullptr : s.find(o.begin);
+  const bytes* const end = o.end.empty() ? nullptr : s.find(o.end);
+  if (begin == nullptr && end == nullptr) return std::nullopt;
+  const auto seconds = [&](const bytes* data, std::string_view name) {
+    double value = 0;
+    if (data == nullptr || data->size() != sizeof value) {
+      throw decode_error("the field " + std::string(name) + " is no time in seconds, 8 bytes of f64 " +
+                             "(video_options::begin and ::end name the fields of a part)",
+                         s.from.at(s.key));
+    }
+    std::memcpy(&value, data->data(), sizeof value);
+    return value;
+  };
+  return video_span{seconds(begin, o.begin), seconds(end, o.end)};
 }
 
 MILLRACE_INLINE const bytes& video_row_writer::video_of(const sample& s) const {

@@ -46,6 +46,17 @@ struct video_options {
   std::uint64_t max_frames = std::uint64_t(1) << 22;
   short_text<32> field = "";  ///< of a sample; empty: its first field that is a video by content
   short_text<32> label = "";  ///< of a sample: a class number for the tensor "label"; empty: no such tensor
+  /// Fields of a sample that say which part of the video counts, in its seconds, f64, as video_shards() makes them. A
+  /// sample that has neither is taken whole.
+  short_text<32> begin = "begin";
+  short_text<32> end = "end";
+};
+
+/// A part of a video: the frames that are shown at begin <= t < end, in seconds, and the one that is shown at begin.
+class video_span {
+ public:
+  double begin = 0;
+  double end = 0;
 };
 
 /// Facts about a clip that was decoded.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <millrace/base/error.hpp>
@@ -45,17 +46,18 @@ class video_decoder {
 
   /// The clips of one video into memory of the caller, a row of a batch for example, of the shape dims() and the type
   /// of the options: anything else is a configuration_error. Draws from `numbers` a random beginning for each clip,
-  /// then crop and flip of the first clip, of the second, and so on.
+  /// then crop and flip of the first clip, of the second, and so on. With `part` the clips are of its frames, as if the
+  /// video had no others; decode_error if it has none.
   std::vector<decoded_clip> into(const tensor_view& place, const bytes& file, sample_rng& numbers,
-                                 const where& at = where()) const;
+                                 const where& at = where(), std::optional<video_span> part = {}) const;
 
  private:
   // The state of one thread, in a chain while it is idle.
   struct workspace;
   struct shared;
 
-  std::vector<decoded_clip> decode(workspace& w, void* tensor, const bytes& file, sample_rng& numbers,
-                                   const where& at) const;
+  std::vector<decoded_clip> decode(workspace& w, void* tensor, const bytes& file, sample_rng& numbers, const where& at,
+                                   const std::optional<video_span>& part) const;
   std::unique_ptr<workspace> take() const;
   void give_back(std::unique_ptr<workspace> w) const noexcept;
 

@@ -16,6 +16,7 @@ extern "C" {
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,22 +56,45 @@ inline std::size_t frame_at(const video_file& file, double ticks) noexcept {
   return from == 0 ? 0 : from - 1;
 }
 
-[[noreturn]] inline void too_short(const video_file& file, const video_options& o) {
-  const double seconds = static_cast<double>(file.end() - file.ticks(0)) * file.tick();
+/// The frames that clips are taken of: [first, past), shown from `begin` to `end`, in ticks.
+class counted_frames {
+ public:
+  counted_frames(const video_file& file, const std::optional<video_span>& part)
+      : past(file.frames()),
+        begin(static_cast<double>(file.ticks(0))),
+        end(static_cast<double>(file.end())) {
+    if (!part) return;
+    begin = std::max(begin, part->begin / file.tick());
+    end = std::min(end, part->end / file.tick());
+    if (!(end - begin >= 0.5)) {
+      throw decode_error("the " + std::string(file.name()) + " shows nothing from " + std::to_string(part->begin) +
+                         " to " + std::to_string(part->end) + " s");
+    }
+    first = frame_at(file, begin);
+    past = std::max(first, frame_at(file, end - 1)) + 1;
+  }
+
+  std::size_t first = 0;
+  std::size_t past;
+  double begin, end;
+};
+
+[[noreturn]] inline void too_short(const video_file& file, const counted_frames& of, const video_options& o) {
+  const double seconds = (of.end - of.begin) * file.tick();
   const std::string all = o.clips == 1 ? "a clip" : std::to_string(o.clips) + " clips";
-  throw decode_error("the " + std::string(file.name()) + " has " + std::to_string(file.frames()) + " frames in " +
+  throw decode_error("the " + std::string(file.name()) + " has " + std::to_string(of.past - of.first) + " frames in " +
                      std::to_string(seconds) + " s, too few for " + all + " (.fill repeats the last one)");
 }
 
 /// Chooses the frames of all clips, and says how many of each are the video's own.
-inline std::vector<clip_frame> choose_frames(const video_file& file, const video_options& o, sample_rng& numbers,
-                                             std::vector<decoded_clip>& made) {
+inline std::vector<clip_frame> choose_frames(const video_file& file, const counted_frames& of, const video_options& o,
+                                             sample_rng& numbers, std::vector<decoded_clip>& made) {
   const auto clips = static_cast<std::size_t>(o.clips);
   const auto frames = static_cast<std::size_t>(o.frames);
   const bool timed = o.rate > 0;
-  // Beginnings and lengths are in frames of the video or, at a rate, in ticks from its first frame on.
+  // Beginnings and lengths are in frames or, at a rate, in ticks, from where those that count begin.
   const double step = timed ? 1 / (o.rate * file.tick()) : o.stride;
-  const double whole = timed ? static_cast<double>(file.end() - file.ticks(0)) : static_cast<double>(file.frames());
+  const double whole = timed ? of.end - of.begin : static_cast<double>(of.past - of.first);
   const double room = whole - static_cast<double>(frames - 1) * step;  // for beginnings, whose end is excluded
   std::vector<double> begins(clips);
   for (std::size_t i = 0; i < clips; ++i) {
@@ -96,10 +120,11 @@ inline std::vector<clip_frame> choose_frames(const video_file& file, const video
       f.clip = i;
       f.place = k;
       if (at >= beyond) {
-        if (!o.fill) too_short(file, o);
-        f.frame = file.frames() - 1;
+        if (!o.fill) too_short(file, of, o);
+        f.frame = of.past - 1;
       } else {
-        f.frame = timed ? frame_at(file, static_cast<double>(file.ticks(0)) + at) : static_cast<std::size_t>(at);
+        f.frame = timed ? frame_at(file, of.begin + at) : of.first + static_cast<std::size_t>(at);
+        f.frame = std::min(f.frame, of.past - 1);
         ++made[i].length;
       }
       all.push_back(f);
@@ -305,7 +330,8 @@ MILLRACE_INLINE shape video_decoder::dims() const {
 }
 
 MILLRACE_INLINE std::vector<decoded_clip> video_decoder::into(const tensor_view& place, const bytes& file,
-                                                              sample_rng& numbers, const where& at) const {
+                                                              sample_rng& numbers, const where& at,
+                                                              std::optional<video_span> part) const {
   if (place.type() != options_.type || place.dims() != dims()) {
     throw configuration_error("clips become " + std::string(name_of(options_.type)) + " " + dims().text() +
                               ", and the place for them is " + name_of(place.type()) + " " + place.dims().text());
@@ -313,7 +339,7 @@ MILLRACE_INLINE std::vector<decoded_clip> video_decoder::into(const tensor_view&
   std::unique_ptr<workspace> w = take();
   std::vector<decoded_clip> made;
   try {
-    made = decode(*w, place.data(), file, numbers, at);
+    made = decode(*w, place.data(), file, numbers, at, part);
   } catch (error& e) {
     e.add_place(at);
     give_back(std::move(w));
@@ -324,11 +350,13 @@ MILLRACE_INLINE std::vector<decoded_clip> video_decoder::into(const tensor_view&
 }
 
 MILLRACE_INLINE std::vector<decoded_clip> video_decoder::decode(workspace& w, void* tensor, const bytes& file,
-                                                                sample_rng& numbers, const where& at) const {
+                                                                sample_rng& numbers, const where& at,
+                                                                const std::optional<video_span>& part) const {
   const video_options& o = options_;
   std::vector<decoded_clip> made(static_cast<std::size_t>(o.clips));
   detail::video_file video(file.view(), o);
-  std::vector<detail::clip_frame> frames = detail::choose_frames(video, o, numbers, made);
+  std::vector<detail::clip_frame> frames =
+      detail::choose_frames(video, detail::counted_frames(video, part), o, numbers, made);
   for (const detail::clip_frame& f : frames) made[f.clip].times.push_back(video.seconds(f.frame));
   std::stable_sort(frames.begin(), frames.end(),
                    [](const detail::clip_frame& a, const detail::clip_frame& b) { return a.frame < b.frame; });

@@ -177,21 +177,7 @@ class json_walk {
 };
 
 MILLRACE_INLINE void append_quoted(std::string& out, std::string_view text) {
-  out += '"';
-  while (!text.empty()) {
-    const utf8_character c = first_utf8(text);
-    if (c.length == 0) throw usage_error("safetensors: a name or text is not UTF-8");
-    const auto byte = static_cast<unsigned char>(text.front());
-    if (byte < 0x20) {
-      constexpr const char* digits = "0123456789abcdef";
-      out.append("\\u00").append(1, digits[byte >> 4]).append(1, digits[byte & 15]);
-    } else {
-      if (byte == '"' || byte == '\\') out += '\\';
-      out += text.substr(0, c.length);
-    }
-    text.remove_prefix(c.length);
-  }
-  out += '"';
+  if (!text::append_json_string(out, text)) throw usage_error("safetensors: a name or text is not UTF-8");
 }
 
 MILLRACE_INLINE std::string safetensors_name(std::uint64_t index, std::uint64_t of) {
