@@ -169,7 +169,7 @@ int list(const tools::sample_source& source, bool as_json, std::uint64_t limit, 
     }
     if (summary_alone) continue;
     if (as_json) {
-      const std::string shard = json(mill::shown_url(source.shards()[s.shard].url));
+      const std::string shard = json(mill::detail::shown_url(source.shards()[s.shard].url));
       std::printf("{\"shard\": %s, \"number\": %llu, \"key\": %s, \"fields\": [%s]}\n", shard.c_str(),
                   static_cast<unsigned long long>(s.ordinal), json(s.it.key).c_str(), line.c_str());
     } else {
