@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -24,13 +24,9 @@ namespace detail {
 void say_several_images(const sample& s, const field& taken);
 
 template <class F>
-concept changes_masks = std::invocable < const F&,
-        const pixels<float>
-&, const pixels<std::uint8_t>&, sample_rng& > ;
+concept changes_masks = std::is_invocable_v<const F&, const pixels<float>&, const pixels<std::uint8_t>&, sample_rng&>;
 template <class F>
-concept changes_images = changes_masks<F> || std::invocable < const F&,
-        const pixels<float>
-&, sample_rng& > ;
+concept changes_images = changes_masks<F> || std::is_invocable_v<const F&, const pixels<float>&, sample_rng&>;
 
 /// A program's function of images, the options of the rows that it leads to, and memory for what it gets.
 class image_function {
