@@ -66,7 +66,7 @@ class counted_frames {
     if (!part) return;
     begin = std::max(begin, part->begin / file.tick());
     end = std::min(end, part->end / file.tick());
-    if (!(end - begin >= 0.5)) {
+    if (!(part->begin < part->end) || end - begin < 0.5) {  // also where one is no number
       throw decode_error("the " + std::string(file.name()) + " shows nothing from " + std::to_string(part->begin) +
                          " to " + std::to_string(part->end) + " s");
     }
