@@ -119,7 +119,7 @@ class tensor_files {
   /// say): changed_error if they differ. An error is delivered when all reads have ended. Dropping it ends them; keep
   /// the memory until the loops are drained then. Errors: configuration_error for a name, type or shape that is not
   /// stored; the store's. Must outlive the task.
-  task<void> load(std::vector<tensor_slice> into) const { return load_to(std::move(into), nullptr); }
+  MILLRACE_COROUTINE task<void> load(std::vector<tensor_slice> into) const;
 
   /// The same into memory of a device, which `on` is, or a stream of (cuda::stream): as what to_device() takes. Each
   /// range is read into page-locked memory of the load's own, 16 times 8 MiB at most, and copied on the stream while

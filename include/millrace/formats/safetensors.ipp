@@ -834,6 +834,10 @@ MILLRACE_INLINE const stored_tensor* tensor_files::find(std::string_view name) c
   return found == tensors_.end() || found->name != name ? nullptr : &*found;
 }
 
+MILLRACE_COROUTINE_BODY task<void> tensor_files::load(std::vector<tensor_slice> into) const {
+  return load_to(std::move(into), nullptr);
+}
+
 MILLRACE_COROUTINE_BODY task<void> tensor_files::load_to(std::vector<tensor_slice> into,
                                                          std::shared_ptr<detail::slot_device> on) const {
   detail::tensor_loading all;
