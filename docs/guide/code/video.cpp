@@ -15,6 +15,7 @@
 #include <millrace/formats/video_shards.hpp>
 #include <millrace/millrace.hpp>
 #include <millrace/tar/writer.hpp>
+#include <millrace/train.hpp>
 
 #include "examples/common/encode_video.hpp"
 #include "tests/support/catch.hpp"
