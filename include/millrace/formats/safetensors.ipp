@@ -568,7 +568,8 @@ class tensor_loading {
   std::vector<wanted_bytes> pieces;
   std::vector<wanted_request> requests;
   std::size_t next = 0;
-  std::exception_ptr failure;
+  std::exception_ptr failure;  // the first
+  bool changed = false;        // it is a changed_error
 
   /// Looks at the files, whose headers an index has, and reads on from what they are now. changed_error if a header is
   /// another one.
@@ -619,16 +620,6 @@ MILLRACE_COROUTINE_BODY task<void> tensor_loading::confirm(std::shared_ptr<const
   }
 }
 
-MILLRACE_INLINE bool is_changed_error(const std::exception_ptr& failure) noexcept {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const changed_error&) {
-    return true;
-  } catch (...) {  // any other is the load's
-    return false;
-  }
-}
-
 MILLRACE_COROUTINE task<void> load_one(range_reader& reader, tensor_loading& all, wanted_request r) {
   const wanted_bytes front = all.pieces[r.first];
   shard& object = all.objects[front.file];
@@ -663,11 +654,19 @@ MILLRACE_COROUTINE task<void> load_one(range_reader& reader, tensor_loading& all
 MILLRACE_COROUTINE task<void> load_in_turn(range_reader& reader, tensor_loading& all) {
   while (all.next < all.requests.size() && all.failure == nullptr) {
     const wanted_request r = all.requests[all.next++];
+    std::exception_ptr failure;
+    bool changed = false;
     try {
       co_await load_one(reader, all, r);
+    } catch (const changed_error&) {
+      failure = std::current_exception();
+      changed = true;
     } catch (...) {  // the others end first: they write to the program's memory
-      if (all.failure == nullptr) all.failure = std::current_exception();
+      failure = std::current_exception();
     }
+    if (failure == nullptr || all.failure != nullptr) continue;
+    all.failure = std::move(failure);
+    all.changed = changed;
   }
 }
 
@@ -894,7 +893,7 @@ MILLRACE_COROUTINE_BODY task<void> tensor_files::load_to(std::vector<tensor_slic
       workers.push_back(detail::load_in_turn(reader, all));
     }
     co_await all_of(std::move(workers));
-    looks = unconfirmed && all.failure != nullptr && detail::is_changed_error(all.failure);
+    looks = unconfirmed && all.failure != nullptr && all.changed;
   } while (looks);
   if (all.failure != nullptr) std::rethrow_exception(all.failure);
 }
