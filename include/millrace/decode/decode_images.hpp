@@ -11,6 +11,7 @@
 
 #include <millrace/base/compiler.hpp>
 #include <millrace/data/origin.hpp>
+#include <millrace/decode/encoded_sample.hpp>
 #include <millrace/decode/image_decoder.hpp>
 #include <millrace/decode/pixels.hpp>
 #include <millrace/device/batch_rows.hpp>
@@ -100,40 +101,12 @@ class image_row_writer {
   std::shared_ptr<const detail::image_function> f_;
 };
 
-/// A sample whose image is decoded when it is written into a row of a batch: made by decode_images(). Until then it
-/// holds the compressed image; shuffle() and buffer() keep many of them. A row_item.
-class encoded_image {
- public:
-  encoded_image(sample s, std::shared_ptr<const image_row_writer> how) noexcept
-      : encoded(std::move(s)), how_(std::move(how)) {}
-
-  sample encoded;
-
-  static constexpr bool writes_whole_rows = true;
-  batch_layout layout(std::size_t samples) const { return how_->layout(samples); }
-  void write_to(const batch_row& row) const { (*how_)(encoded, row); }
-
-  friend const sample& place_of(const encoded_image& i) noexcept { return i.encoded; }
-  friend epoch_mark mark_of(const encoded_image& i) noexcept { return i.encoded.mark; }
-  friend void set_mark(encoded_image& i, const epoch_mark& mark) noexcept { i.encoded.mark = mark; }
-  friend std::size_t byte_size(const encoded_image& i) noexcept { return byte_size(i.encoded); }
-  friend const bytes* slice_of(const encoded_image& i) noexcept { return slice_of(i.encoded); }
-  friend encoded_image compact_slices(encoded_image i) {
-    return encoded_image(compact_slices(std::move(i.encoded)), std::move(i.how_));
-  }
-
- private:
-  std::shared_ptr<const image_row_writer> how_;
-};
+/// A sample whose image is decoded when it is written into a row of a batch: made by decode_images().
+using encoded_image = encoded_sample<image_row_writer>;
 
 /// What batch() makes of images: batch_rows() of any row_item, compiled once.
 MILLRACE_COROUTINE stream<host_batch> batch_rows(async_generator<encoded_image>&& source, std::size_t samples,
                                                  const batch_options& options);
-
-namespace detail {
-MILLRACE_COROUTINE async_generator<encoded_image> images_of(async_generator<sample> source,
-                                                            std::shared_ptr<const image_row_writer> how);
-}  // namespace detail
 
 /// Returned by decode_images().
 class decode_images_stage : public detail::library_stage {

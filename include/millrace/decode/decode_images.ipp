@@ -197,23 +197,8 @@ MILLRACE_INLINE const bytes& image_row_writer::image_of(const sample& s) const {
   throw decode_error("no field of the sample is a JPEG, PNG or WebP (it has: " + has + ")", s.from.at(s.key));
 }
 
-namespace detail {
-
-MILLRACE_COROUTINE_BODY async_generator<encoded_image> images_of(async_generator<sample> source,
-                                                                 std::shared_ptr<const image_row_writer> how) {
-  for (;;) {
-    std::optional<sample> s = co_await source.next();
-    if (!s) co_return;
-    encoded_image item(std::move(*s), how);
-    s.reset();
-    co_yield give(item);
-  }
-}
-
-}  // namespace detail
-
 MILLRACE_COROUTINE_BODY stream<encoded_image> decode_images_stage::operator()(async_generator<sample> source) && {
-  return stream<encoded_image>(detail::images_of(std::move(source), std::move(how_))).named("decode_images");
+  return stream<encoded_image>(detail::encoded_samples(std::move(source), std::move(how_))).named("decode_images");
 }
 
 MILLRACE_COROUTINE_BODY stream<host_batch> batch_rows(async_generator<encoded_image>&& source, std::size_t samples,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
+#include <millrace/decode/encoded_sample.hpp>
 #include <millrace/decode/video_decoder.hpp>
 #include <millrace/device/batch_rows.hpp>
 #include <millrace/shards/sample.hpp>
@@ -43,40 +44,12 @@ class video_row_writer {
   video_decoder decoder_;
 };
 
-/// A sample whose video is decoded when it is written into a row of a batch: made by decode_video(). Until then it
-/// holds the compressed video; shuffle() and buffer() keep many of them. A row_item.
-class encoded_video {
- public:
-  encoded_video(sample s, std::shared_ptr<const video_row_writer> how) noexcept
-      : encoded(std::move(s)), how_(std::move(how)) {}
-
-  sample encoded;
-
-  static constexpr bool writes_whole_rows = true;
-  batch_layout layout(std::size_t samples) const { return how_->layout(samples); }
-  void write_to(const batch_row& row) const { (*how_)(encoded, row); }
-
-  friend const sample& place_of(const encoded_video& v) noexcept { return v.encoded; }
-  friend epoch_mark mark_of(const encoded_video& v) noexcept { return v.encoded.mark; }
-  friend void set_mark(encoded_video& v, const epoch_mark& mark) noexcept { v.encoded.mark = mark; }
-  friend std::size_t byte_size(const encoded_video& v) noexcept { return byte_size(v.encoded); }
-  friend const bytes* slice_of(const encoded_video& v) noexcept { return slice_of(v.encoded); }
-  friend encoded_video compact_slices(encoded_video v) {
-    return encoded_video(compact_slices(std::move(v.encoded)), std::move(v.how_));
-  }
-
- private:
-  std::shared_ptr<const video_row_writer> how_;
-};
+/// A sample whose video is decoded when it is written into a row of a batch: made by decode_video().
+using encoded_video = encoded_sample<video_row_writer>;
 
 /// What batch() makes of videos: batch_rows() of any row_item, compiled once.
 MILLRACE_COROUTINE stream<host_batch> batch_rows(async_generator<encoded_video>&& source, std::size_t samples,
                                                  const batch_options& options);
-
-namespace detail {
-MILLRACE_COROUTINE async_generator<encoded_video> videos_of(async_generator<sample> source,
-                                                            std::shared_ptr<const video_row_writer> how);
-}  // namespace detail
 
 /// Returned by decode_video().
 class decode_video_stage : public detail::library_stage {

@@ -94,23 +94,8 @@ MILLRACE_INLINE const bytes& video_row_writer::video_of(const sample& s) const {
   return taken->data;
 }
 
-namespace detail {
-
-MILLRACE_COROUTINE_BODY async_generator<encoded_video> videos_of(async_generator<sample> source,
-                                                                 std::shared_ptr<const video_row_writer> how) {
-  for (;;) {
-    std::optional<sample> s = co_await source.next();
-    if (!s) co_return;
-    encoded_video item(std::move(*s), how);
-    s.reset();
-    co_yield give(item);
-  }
-}
-
-}  // namespace detail
-
 MILLRACE_COROUTINE_BODY stream<encoded_video> decode_video_stage::operator()(async_generator<sample> source) && {
-  return stream<encoded_video>(detail::videos_of(std::move(source), std::move(how_))).named("decode_video");
+  return stream<encoded_video>(detail::encoded_samples(std::move(source), std::move(how_))).named("decode_video");
 }
 
 MILLRACE_COROUTINE_BODY stream<host_batch> batch_rows(async_generator<encoded_video>&& source, std::size_t samples,
