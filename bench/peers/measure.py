@@ -389,7 +389,7 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
         "save": Group(
             f"a checkpoint of {shards * TENSORS} tensors, {shards * TENSOR_BYTES / 1e6:.0f} MB, saved by one process",
             "CPU s a GB", shards, (shards * TENSORS, shards * TENSOR_BYTES), shards * TENSOR_BYTES / 1e9,
-            [("millrace: checkpoints, write() and commit()", "ours:save", "safetensors"),
+            [("millrace: checkpoints, write() and commit()", "ours:save", "safetensors; SHA-256 of all bytes in the signatures, which the server checks"),
              ("DCP, s3torchconnector", "dcp_s3torchconnector:save", MULTI + ", pickles"),
              ("safetensors, boto3", "safetensors_boto3:save", MULTI + ", safetensors")]),
         "load": Group(
