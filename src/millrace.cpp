@@ -46,9 +46,10 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/flow/failure_policy.ipp>
 #include <millrace/flow/stream.ipp>
 #include <millrace/formats/array_shards.ipp>
-#include <millrace/formats/detail/mp4_clips.ipp>
+#include <millrace/formats/detail/matroska_file.ipp>
 #include <millrace/formats/detail/mp4_file.ipp>
 #include <millrace/formats/detail/record_scanner.ipp>
+#include <millrace/formats/detail/video_clips.ipp>
 #include <millrace/formats/index_shard.ipp>
 #include <millrace/formats/line_shards.ipp>
 #include <millrace/formats/mds.ipp>

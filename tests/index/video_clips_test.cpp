@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Clips of MP4 files that the tests have drawn: the frames of the little file, byte for byte and tick for tick, beside
-// those that were put into the whole one. What is damaged, hostile or not read.
+// Clips of MP4 and Matroska files that the tests have drawn: the frames of the little file, byte for byte and tick for
+// tick, beside those that were put into the whole one. What is damaged, hostile or not read.
 
 #include <millrace/formats/video_shards.hpp>
 
@@ -22,12 +22,14 @@
 #include <millrace/shards/sample.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/drawn_matroska.hpp"
 #include "tests/support/drawn_mp4.hpp"
 #include "tests/support/failure_of.hpp"
 #include "tests/support/scanned.hpp"
 
 using namespace millrace;
 using Catch::Matchers::Contains;
+using test::drawn_matroska;
 using test::drawn_mp4;
 using test::drawn_track;
 using test::failure_of;
@@ -209,4 +211,224 @@ TEST_CASE("what is damaged, or is not read, is an error with the byte", "[video]
   scanner->add(bytes::copy(whole));
   CHECK(scanner->finish(whole.size(), "").samples() == 0);
   CHECK_THAT(scanner->warning(false), Contains("it has no clip"));
+}
+
+TEST_CASE("clips of drawn Matroska files have the frames of their groups, and read little else", "[video]") {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    INFO("seed " << seed);
+    rng random(seed);
+    const bool sound = random.below(2) == 0;
+    drawn_matroska drawn = drawn_matroska::draw(random, 1 + random.below(20), 400, sound);
+    const std::string file = drawn.file();
+    video_shards_options options;
+    options.audio = random.below(2) == 0;
+    options.partial = random.below(2) == 0;
+    options.seconds = 0.1 * static_cast<double>(1 + random.below(9));
+    options.stride = 0.1 * static_cast<double>(random.below(9));
+    const shard_index index = index_of(file, options);
+    const std::shared_ptr<const shard_format> format = video_shards(options);
+    const shard object("s3://films/a.mp4");
+    std::size_t requests = 0;
+    CHECK(test::scanned_by_ranges(std::move(*format->scanner("a.mp4", object, nullptr)), file, 1 + random.below(2000),
+                                  &requests) == index);
+    CHECK(requests <= 4 + file.size() / (16 * KiB));
+    const std::size_t piece = 1 + random.below(3000);
+    if (drawn.cues_first) {
+      CHECK(index_of(file, options, piece) == index);
+    } else if (file.size() > 8000) {
+      CHECK_THAT(failure_of([&] { index_of(file, options, piece); }), Contains("serves no ranges"));
+    }
+    std::vector<const drawn_matroska::block*> pictures;
+    for (const drawn_matroska::block& b : drawn.blocks) {
+      if (b.track == 1) pictures.push_back(&b);
+    }
+    const std::shared_ptr<const shard_reader> reader = format->reader(index);
+    std::size_t shown_in_all = 0;
+    for (std::size_t c = 0; c < index.samples(); ++c) {
+      INFO("clip " << c);
+      const cut_clip made = clip_of(*reader, index, file, c);
+      const std::string_view little = made.fields["video"].view();
+      CHECK(little.size() <= index.end(c) - index.offset(c));
+      const double begin = number(made.fields["begin"]) * 1000;
+      const double end = number(made.fields["end"]) * 1000;
+      CHECK(begin < end);
+      std::vector<drawn_matroska::block> frames;
+      std::vector<drawn_matroska::block> heard;
+      for (const drawn_matroska::block& b : drawn_matroska::read(little)) {
+        REQUIRE((b.track == 1 || (b.track == 2 && sound && options.audio)));
+        (b.track == 1 ? frames : heard).push_back(b);
+      }
+      REQUIRE(!frames.empty());
+      // A run of the pictures, from a key frame on, which is shown at the begin or before.
+      std::size_t first = 0;
+      while (first < pictures.size() && pictures[first]->content != frames[0].content) ++first;
+      REQUIRE(first + frames.size() <= pictures.size());
+      CHECK(pictures[first]->key);
+      CHECK((first == 0 || static_cast<double>(pictures[first]->time) <= begin + 1e-6));
+      bool same = true;
+      for (std::size_t i = 0; i < frames.size(); ++i) {
+        same = same && frames[i].content == pictures[first + i]->content && frames[i].time == pictures[first + i]->time;
+      }
+      CHECK(same);
+      const std::size_t last = first + frames.size();
+      std::uint64_t group = pictures[first]->group;
+      for (std::size_t i = 0; i < pictures.size(); ++i) {
+        const double at = static_cast<double>(pictures[i]->time);
+        if (at >= end - 1e-6) continue;
+        if (at >= begin - 1e-6) ++shown_in_all;
+        if (at >= begin - 1e-6 && i >= last) FAIL("frame " << i << " is not in clip " << c);
+        if (i >= first) group = std::max(group, pictures[i]->group);
+      }
+      if (drawn.all_cues && !options.audio) CHECK(pictures[last - 1]->group <= group);
+      for (const drawn_matroska::block& b : drawn.blocks) {
+        if (b.track != 2 || !options.audio || b.begin < pictures[first]->begin) continue;
+        const double at = static_cast<double>(b.time);
+        const bool there = std::any_of(heard.begin(), heard.end(), [&](const drawn_matroska::block& h) {
+          return h.time == b.time && h.content == b.content;
+        });
+        if (at >= begin - 1e-6 && at < end - 1e-6 && !there) FAIL("the sound at " << at << " is not in clip " << c);
+      }
+      const std::uint64_t others = pictures[last - 1]->end - pictures[first]->begin;
+      CHECK(made.read >= others);
+      // The first cluster is read from its first element on, which has 9 bytes.
+      const std::uint64_t head = first == 0 ? 9 : 0;
+      if (!options.audio && last < pictures.size()) {
+        CHECK(made.read <= head + pictures[last]->begin - pictures[first]->begin);
+      }
+    }
+    if (options.partial && options.stride == 0) CHECK(shown_in_all == pictures.size());
+  }
+}
+
+TEST_CASE("the index of a Matroska film asks for little more than its cues", "[video]") {
+  rng random(4);
+  for (const bool reordered : {false, true}) {
+    drawn_matroska drawn = drawn_matroska::draw(random, 12, 40'000, false);
+    while ((drawn.codec != "V_VP9") != reordered) drawn = drawn_matroska::draw(random, 12, 40'000, false);
+    drawn.cues_first = drawn.seek_last = false;
+    drawn.all_cues = drawn.sizes = true;
+    drawn.cluster = 0;
+    const std::string file = drawn.file();
+    const auto scanner = video_shards({.seconds = 0.5})->scanner("a.mkv", shard("s3://films/a.mkv"), nullptr);
+    std::size_t requests = 0;
+    const shard_index index = test::scanned_by_ranges(std::move(*scanner), file, 64 * KiB, &requests);
+    CHECK(index.samples() > 3);
+    CHECK(index.file_bytes() < 12 * 50 + 100 * index.samples() + 1000);
+    // The cues, and of each group its key frame's block and, where frames may be shown before it, the next ones.
+    CHECK(requests <= (reordered ? 1 + 12 * 5 : 1 + 12));
+  }
+}
+
+TEST_CASE("what is damaged or hostile in Matroska files, or is not read, is an error with the byte", "[video]") {
+  rng random(2);
+  drawn_matroska drawn = drawn_matroska::draw(random, 8, 200, false);
+  drawn.cues_first = drawn.seek_last = drawn.groups = false;
+  drawn.places = drawn.all_cues = drawn.sizes = true;
+  drawn.cluster = 3;
+  const std::string whole = drawn.file();
+  const auto id = [](std::uint64_t its, int bytes) { return drawn_matroska::be(its, bytes); };
+  const auto failing = [&](const std::string& file, const video_shards_options& options = {.seconds = 0.1}) {
+    std::string text = failure_of([&] {
+      const auto scanner = video_shards(options)->scanner("a.mkv", shard("s3://films/a.mkv"), nullptr);
+      test::scanned_by_ranges(std::move(*scanner), file, 600);
+    });
+    CHECK_THAT(text, Contains("s3://films/a.mkv") && Contains(" at byte "));
+    return text;
+  };
+  const auto with = [&](std::size_t at, const std::string& text) {
+    REQUIRE(at < whole.size());
+    std::string file = whole;
+    file.replace(at, text.size(), text);
+    return failing(file);
+  };
+  const std::size_t info = whole.find(id(0x1549a966, 4));
+  const std::size_t tracks = whole.find(id(0x1654ae6b, 4));
+  const std::size_t seek_head = whole.find(id(0x114d9b74, 4));
+  const std::size_t cues = whole.rfind(id(0x1c53bb6b, 4));
+  const std::size_t cluster = whole.find(id(0x1f43b675, 4));
+  CHECK(index_of(whole, {.seconds = 0.1}).samples() > 3);
+
+  CHECK_THAT(failing(whole, {.frames = 8}), Contains("give .seconds"));
+  CHECK_THAT(failing(whole.substr(0, whole.size() / 2)), Contains("Segment says") && Contains("it is cut"));
+  CHECK_THAT(failing(whole.substr(0, 3) + "\xa3"), Contains("at byte 0: "));
+  // Sizes of 2^56 bytes, of all ones, and of the file's own.
+  CHECK_THAT(with(info + 4, id(0x01ffffffffffff00, 8)), Contains("Info says 72057594037927680 bytes"));
+  CHECK_THAT(with(tracks + 4, id(0x1fffffff, 4)), Contains("Tracks has no size"));
+  CHECK_THAT(with(cluster + 4, id(0x1ffffff0, 4)), Contains("Cluster says 268435440 bytes"));
+  CHECK_THAT(with(static_cast<std::size_t>(drawn.blocks[0].begin) + 1, id(0x1ffffff0, 4)),
+             Contains("element a3 says 268435440 bytes"));
+  // SeekHeads that name a place after the end, another element, themselves.
+  CHECK_THAT(with(seek_head + 30, id(UINT64_MAX, 8)), Contains("after the segment's end"));
+  CHECK_THAT(with(seek_head + 30, id(0, 8)), Contains("that Cues begins here, and it is SeekHead"));
+  CHECK_THAT(with(seek_head + 20, id(0x114d9b74, 4)), Contains("SeekHead begins here, and it is Cues"));
+  std::string cycle = whole;
+  cycle.replace(seek_head + 20, 4, id(0x114d9b74, 4)).replace(seek_head + 30, 8, id(0, 8));
+  CHECK_THAT(failing(cycle), Contains("more than 8 SeekHeads"));
+  // Cues of other tracks, outside, backwards inside of blocks, at no cluster and no block.
+  const std::size_t first = cues + 8 + 5 + 9 + 5;  // after the heads of a point, its time and its positions
+  CHECK(whole.substr(first, 1) == "\xf7");
+  std::string other = whole;
+  for (std::size_t at = first; (at = other.find(id(0xf7100000, 4), at)) != std::string::npos; ++at) other[at + 8] = 9;
+  CHECK_THAT(failing(other), Contains("name no frame of the track of pictures") && Contains("ffmpeg"));
+  CHECK_THAT(with(first + 9 + 5, id(UINT64_MAX - 7, 8)), Contains("a cue is of a place after the segment's end"));
+  CHECK_THAT(with(first + 9 + 13 + 5, id(UINT64_MAX, 8)), Contains("after the segment's end"));
+  CHECK_THAT(with(first + 9 + 13 + 5, id(1 << 20, 8)), Contains("after the segment's end"));
+  CHECK_THAT(with(first + 9 + 5, id(0, 8)), Contains("no cluster begins there"));
+  CHECK_THAT(with(first + 9 + 13 + 5, id(9, 8)), Contains("no block begins there"));
+  CHECK_THAT(with(first + 9 + 13 + 5, id(1, 8)), Contains("before its cluster's blocks"));
+  // Info and tracks.
+  CHECK_THAT(with(whole.find(id(0x4489, 2)), id(0x4488, 2)), Contains("no Duration"));
+  CHECK_THAT(with(whole.find(id(0x2ad7b1, 3)) + 7, id(0, 4)), Contains("units of 0 ns"));
+  CHECK_THAT(with(whole.find(id(0x4489, 2)) + 6, id(0x7fefffffffffffff, 8)), Contains("31 years"));
+  CHECK_THAT(with(whole.find(id(0x8310000004, 5)) + 8, id(3, 1)), Contains("no track of pictures"));
+  CHECK_THAT(failing(whole, {.seconds = 0.1, .stride = 1e-9}), Contains("too many"));
+  drawn.track_extra = drawn_matroska::element(
+      0x6d80, drawn_matroska::element(0x6240, drawn_matroska::uint(0x5033, 1) + drawn_matroska::element(0x5035, "")));
+  CHECK_THAT(failing(drawn.file()), Contains("encrypted"));
+  drawn.track_extra = drawn_matroska::element(0x23314f, drawn_matroska::be(0x40000000, 4));
+  CHECK_THAT(failing(drawn.file()), Contains("a scale of their own"));
+  drawn.track_extra.clear();
+  CHECK(drawn.file() == whole);
+  // A file without Cues, as a stream leaves it.
+  std::string live = whole;
+  live.replace(cues, 4, id(0x1254c367, 4)).replace(seek_head + 20, 4, id(0x1254c367, 4));
+  CHECK_THAT(failing(live), Contains("it has no Cues, or no SeekHead") && Contains("mkvmerge"));
+
+  // A group that is damaged where no index looks.
+  const shard_index index = index_of(whole, {.seconds = 100, .partial = true});
+  std::string damaged = whole;
+  const drawn_matroska::block& last = drawn.blocks.back();
+  damaged.replace(static_cast<std::size_t>(last.begin), 1, std::string(1, '\0'));
+  const auto reader = video_shards({.seconds = 100, .partial = true})->reader(index);
+  CHECK_THAT(failure_of([&] { clip_of(*reader, index, damaged, 0); }),
+             Contains("s3://films/a.mp4 at byte " + std::to_string(last.begin) + ": the clusters are damaged"));
+}
+
+TEST_CASE("a million cues take a bounded number of requests", "[video]") {
+  drawn_matroska drawn;
+  drawn.duration = 1000;
+  for (int i = 0; i < 3; ++i) {
+    drawn_matroska::block b;
+    b.time = 40 * i;
+    b.content = std::string(100'000, 'x');
+    drawn.blocks.push_back(b);
+  }
+  // Each of them names the same cluster, and a place in its frames.
+  const std::string one = drawn.file();
+  const std::size_t cues = one.rfind(drawn_matroska::be(0x1c53bb6b, 4));
+  const std::string point = one.substr(cues + 8, (one.size() - cues - 8) / 3);
+  std::string points = one.substr(cues + 8);
+  for (int i = 0; i < 1'000'000; ++i) {
+    points += point;
+    points.replace(points.size() - 8, 8, drawn_matroska::be(1000 + static_cast<unsigned>(i % 100'000), 8));
+  }
+  std::string file = one.substr(0, cues) + drawn_matroska::be(0x1c53bb6b, 4) +
+                     drawn_matroska::be(0x10000000 | points.size(), 4) + points;
+  const std::size_t segment = file.find(drawn_matroska::be(0x18538067, 4));
+  file.replace(segment + 4, 8, drawn_matroska::be(0x0100000000000000 | (file.size() - segment - 12), 8));
+  const auto scanner = video_shards({.seconds = 0.1})->scanner("a.mkv", shard("s3://films/a.mkv"), nullptr);
+  std::size_t requests = 0;
+  CHECK_THAT(failure_of([&] { test::scanned_by_ranges(std::move(*scanner), file, 600, &requests); }),
+             Contains("a cue is of a place inside of another cue's block") && Contains("at byte"));
+  CHECK(requests < 50);
 }

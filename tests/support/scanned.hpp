@@ -25,4 +25,20 @@ inline shard_index scanned(shard_scanner&& by, std::string_view object, std::siz
   return by.finish(object.size(), "\"v1\"");
 }
 
+/// The index that a scanner makes of the ranges of an object that it asks for. `requests`: of those after the first
+/// one, which has `head` bytes.
+inline shard_index scanned_by_ranges(shard_scanner&& by, std::string_view object, std::size_t head = 512,
+                                     std::size_t* requests = nullptr) {
+  by.begin(object.substr(0, head), object.size(), 4 * MiB);
+  by.add(bytes::copy(object.substr(0, head)));
+  std::uint64_t at = by.next(std::min(head, object.size()));
+  for (; at < object.size() && !by.done(); at = by.next(at)) {
+    const std::string_view piece = object.substr(static_cast<std::size_t>(at), by.hop());
+    by.add(bytes::copy(piece));
+    at += piece.size();
+    if (requests != nullptr) ++*requests;
+  }
+  return by.finish(object.size(), "\"v1\"");
+}
+
 }  // namespace millrace::test

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -33,6 +34,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/drawn_mp4.hpp"
+#include "tests/support/failure_of.hpp"
 #include "tests/support/s3_server.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/train/record_epochs.hpp"
@@ -98,13 +100,63 @@ std::map<std::string, sample> clips_of(runtime& rt, const std::string& folder, c
   std::map<std::string, sample> all;
   const dataset data(
       files(), folder + "/",
-      {.index = folder + "/clips-" + std::to_string(options.frames) + ".index", .format = video_shards(options)});
+      {.index = folder + "/clips-" + std::to_string(options.seconds) + ".index", .format = video_shards(options)});
   for (sample& s : rt.run(epochs(data, {.seed = 1, .batch = 1}))) {
     const std::string key = s.key;
     CHECK(all.emplace(key, std::move(s)).second);
   }
   return all;
 }
+
+/// Films of a folder, as ffmpeg decodes them whole.
+class films {
+ public:
+  /// `called`: by the names of files. Of those in `heard` the sound is compared, too.
+  films(const test::temporary_folder& at, std::map<std::string, std::string> called, const std::set<std::string>& heard)
+      : at_(at), called_(std::move(called)) {
+    for (const auto& [file, way] : called_) whole_[file] = frames_of(at.file(file));
+    for (const std::string& file : heard) sounds_[file] = frames_of(at.file(file), "0:a:0");
+  }
+  /// Decodes their clips.
+  void check(const video_shards_options& options) {
+    std::map<std::string, std::map<double, std::string>> together;
+    for (const auto& [key, s] : clips_of(rt_, at_.path(), options)) {
+      const std::string name = key.substr(0, key.find('#'));
+      INFO(called_[name] << ", " << key);
+      const double begin = number(s["begin"]);
+      const double end = number(s["end"]);
+      const std::map<double, std::string> wanted = within(whole_[name], begin, end);
+      const std::string little = at_.file("clip", std::string(s["video"].view()));
+      const std::map<double, std::string> got = within(frames_of(little), begin, end);
+      CHECK(got.size() == wanted.size());
+      auto g = got.begin();
+      for (const auto& [time, hash] : wanted) {
+        if (g == got.end()) break;
+        CHECK(std::abs(g->first - time) < 1e-6);
+        CHECK(g->second == hash);
+        ++g;
+      }
+      if (options.frames != 0) CHECK(got.size() == 24);
+      if (options.audio && sounds_.count(name) != 0) {
+        CHECK(within(frames_of(little, "0:a:0"), begin, end) == within(sounds_[name], begin, end));
+      }
+      together[name].insert(wanted.begin(), wanted.end());
+    }
+    // With .partial the clips have all frames.
+    for (const auto& [file, frames] : whole_) {
+      INFO(called_[file]);
+      CHECK(together.count(file) == 1);
+      if (options.partial) CHECK(together[file] == frames);
+    }
+  }
+
+ private:
+  const test::temporary_folder& at_;
+  std::map<std::string, std::string> called_;
+  std::map<std::string, std::map<double, std::string>> whole_;
+  std::map<std::string, std::map<double, std::string>> sounds_;
+  runtime rt_;
+};
 
 }  // namespace
 
@@ -140,42 +192,45 @@ TEST_CASE("the frames of a clip and their times are those of the whole file", "[
   printed("ffmpeg -nostdin -v fatal -itsoffset 0.7 -i " + at.file("v10.mp4") + " -c copy " + at.file("v31.mp4"));
   called["v31.mp4"] = "a delay";
 
-  std::map<std::string, std::map<double, std::string>> whole;
-  for (const auto& [file, way] : called) whole[file] = frames_of(at.file(file));
-  std::map<std::string, std::map<double, std::string>> sounds;
-  for (const char* file : {"v10.mp4", "v17.mp4"}) sounds[file] = frames_of(at.file(file), "0:a:0");
-  runtime rt;
-  for (const video_shards_options& options : {video_shards_options{.seconds = 1.3, .partial = true, .audio = true},
-                                              video_shards_options{.frames = 24, .frame_stride = 37}}) {
-    std::map<std::string, std::map<double, std::string>> together;
-    for (const auto& [key, s] : clips_of(rt, at.path(), options)) {
-      const std::string name = key.substr(0, 7);
-      INFO(called[name] << ", " << key);
-      const double begin = number(s["begin"]);
-      const double end = number(s["end"]);
-      const std::map<double, std::string> wanted = within(whole[name], begin, end);
-      const std::string little = at.file("clip", std::string(s["video"].view()));
-      const std::map<double, std::string> got = within(frames_of(little), begin, end);
-      CHECK(got.size() == wanted.size());
-      auto g = got.begin();
-      for (const auto& [time, hash] : wanted) {
-        if (g == got.end()) break;
-        CHECK(std::abs(g->first - time) < 1e-6);
-        CHECK(g->second == hash);
-        ++g;
-      }
-      if (options.frames != 0) CHECK(got.size() == 24);
-      if (options.audio && (name == "v10.mp4" || name == "v17.mp4")) {
-        CHECK(within(frames_of(little, "0:a:0"), begin, end) == within(sounds[name], begin, end));
-      }
-      together[name].insert(wanted.begin(), wanted.end());
-    }
-    // With .partial the clips have all frames.
-    for (const auto& [file, frames] : whole) {
-      INFO(called[file]);
-      if (options.partial) CHECK(together[file] == frames);
-    }
+  films made(at, called, {"v10.mp4", "v17.mp4"});
+  made.check({.seconds = 1.3, .partial = true, .audio = true});
+  made.check({.frames = 24, .frame_stride = 37});
+}
+
+TEST_CASE("the frames of a clip of Matroska or WebM and their times are those of the whole file", "[video][outside]") {
+  if (!has_ffmpeg()) return;
+  const char* const ways[][3] = {
+      {"v10.mkv", "B frames", "-c:v libx264 -bf 3 -g 20 -c:a aac"},
+      {"v11.mkv", "cues at the front", "-c:v libx264 -bf 3 -b_strategy 0 -g 17 -c:a aac -cues_to_front 1"},
+      {"v12.mkv", "open groups",
+       "-c:v libx264 -x264-params open-gop=1:bframes=3:b-adapt=0:keyint=15:b-pyramid=2 -c:a libopus"},
+      {"v13.mkv", "open groups of HEVC",
+       "-c:v libx265 -x265-params log-level=none:open-gop=1:bframes=3:keyint=15 -c:a aac"},
+      {"v14.mkv", "key frames alone", "-c:v mjpeg -c:a aac"},
+      {"v15.mkv", "groups inside of clusters", "-c:v libx264 -bf 2 -g 8 -s 16x16 -c:a aac -cluster_size_limit 100000"},
+      {"v16.mkv", "clusters inside of groups", "-c:v libx264 -bf 2 -g 30 -c:a aac -cluster_time_limit 150"},
+      {"v17.mkv", "a rate that varies",
+       "-vf select='not(mod(n\\,3))+not(mod(n\\,7))' -fps_mode vfr -c:v libx264 -bf 2 -g 9 -c:a aac"},
+      {"v20.webm", "VP9", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 20 -c:a libopus"},
+      {"v21.webm", "VP9 with hidden frames", "-c:v libvpx-vp9 -deadline good -cpu-used 5 -lag-in-frames 12 -g 30"},
+      {"v22.webm", "VP8", "-c:v libvpx -g 20 -c:a libvorbis"},
+  };
+  const test::temporary_folder at;
+  std::map<std::string, std::string> called;
+  for (const auto& [file, name, how] : ways) {
+    called[file] = name;
+    printed("ffmpeg -nostdin -v fatal -f lavfi -i testsrc2=s=64x48:r=25:d=4 -f lavfi -i sine=d=4 -threads 1 " +
+            std::string(how) + ' ' + at.file(file));
   }
+  films made(at, called, {"v10.mkv", "v12.mkv", "v16.mkv", "v20.webm", "v22.webm"});
+  made.check({.seconds = 1.3, .partial = true, .audio = true});
+  made.check({.seconds = 0.7, .stride = 0.45});
+
+  // A stream has no Cues.
+  printed("ffmpeg -nostdin -v fatal -i " + at.file("v20.webm") + " -c copy -f webm - > " + at.file("live.webm"));
+  runtime rt;
+  CHECK_THAT(test::failure_of([&] { clips_of(rt, at.path(), {}); }),
+             Catch::Matchers::Contains("live.webm at byte ") && Catch::Matchers::Contains("ffmpeg -i old.mkv -c copy"));
 }
 
 TEST_CASE("an index of films reads moov alone, and a training the groups of its clips", "[video]") {
@@ -217,6 +272,10 @@ TEST_CASE("an index of films reads moov alone, and a training the groups of its 
   }
   INFO(films << " bytes of films, " << tables << " of their tables, " << server.stats().bytes_sent << " for the index");
   CHECK(server.stats().bytes_sent < films / 4);
+
+  // Tars, where no format is given: the error says what reads them.
+  const dataset tars(client, "s3://b/films/0.", {.index = at.file("tars.index")});
+  CHECK_THAT(test::failure_of([&] { test::trained(rt, tars, o); }), Catch::Matchers::Contains("mill::video_shards()"));
 
   const test::part_of_training all = test::trained(rt, data, o);  // it makes the index
   const std::uint64_t before = server.stats().bytes_sent;

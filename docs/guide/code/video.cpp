@@ -108,8 +108,10 @@ TEST_CASE("the guide's training on films takes each second once, on two ranks th
   mill::s3_server::background server;
   for (int n = 0; n < 3; ++n) {
     const int frames = 25 * (n + 2);  // a second has 25, and a group 12
-    server.put("corpus", "films/" + std::to_string(n) + ".mp4",
-               examples::encode_video({.frames = frames, .seed = n, .between = n}));
+    const bool mp4 = n != 1;
+    server.put(
+        "corpus", "films/" + std::to_string(n) + (mp4 ? ".mp4" : ".mkv"),
+        examples::encode_video({.container = mp4 ? "mp4" : "matroska", .frames = frames, .seed = n, .between = n}));
   }
   const std::string endpoint = server.endpoint();
   mill::s3::config_options o;
@@ -134,8 +136,9 @@ TEST_CASE("the guide's training on films takes each second once, on two ranks th
           CHECK(times[i * 8 + k] < second + 0.9999);
         }
         const std::string key = std::to_string(mark_of(b).epoch) + ' ' + std::string(b.keys()[i]);
-        CHECK(made.first.emplace(key, std::string(pixels.begin() + static_cast<std::ptrdiff_t>(i * size),
-                                                  pixels.begin() + static_cast<std::ptrdiff_t>((i + 1) * size)))
+        CHECK(made.first
+                  .emplace(key, std::string(pixels.begin() + static_cast<std::ptrdiff_t>(i * size),
+                                            pixels.begin() + static_cast<std::ptrdiff_t>((i + 1) * size)))
                   .second);
       }
       if (--steps == 0) break;

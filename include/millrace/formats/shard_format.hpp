@@ -37,7 +37,7 @@ class shard_scanner {
   virtual bool verifies() const noexcept { return false; }
   /// A scanner that reads headers alone: the bytes of its next request, else 0.
   virtual std::size_t hop() const noexcept { return 0; }
-  /// The next byte that it needs, where `at` would be the next one. Not before `at`.
+  /// The next byte that it needs, where `at` would be the next one. Not before `at`, unless any range can be read.
   virtual std::uint64_t next(std::uint64_t at) { return at; }
   /// True if nothing that may follow changes the index.
   virtual bool done() const noexcept { return false; }

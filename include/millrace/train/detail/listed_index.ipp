@@ -64,11 +64,16 @@ MILLRACE_INLINE std::string format_advice(std::string_view name, std::string_vie
   if (has(", but Parquet")) return "dataset_options::format = mill::parquet() reads Parquet (millrace/parquet.hpp)";
   if (has(", but a NumPy array")) return "dataset_options::format = mill::npy_shards() reads the rows of .npy files";
   if (last.find(".mds") != std::string_view::npos) return "dataset_options::format = mill::mds() reads MosaicML's MDS";
+  const std::string_view ending = last.substr(last.rfind('.') + 1);
+  if (ending == "mp4" || ending == "m4v" || ending == "mov" || ending == "mkv" || ending == "webm") {
+    return "dataset_options::format = mill::video_shards() reads clips of films (millrace/formats/video_shards.hpp)";
+  }
   if (has("\"MMIDIDX") || last.ends_with(".bin")) {
     return "dataset_options::format = mill::megatron() reads .bin files of Megatron-LM with their .idx";
   }
   return "for other data than tars, dataset_options::format is line_shards(), tfrecord_shards(), recordio_shards(), "
-         "object_samples(), class_folders(), sample_folders(), npy_shards(), megatron(), mds() or mill::parquet()";
+         "object_samples(), class_folders(), sample_folders(), video_shards(), npy_shards(), megatron(), mds() or "
+         "mill::parquet()";
 }
 
 MILLRACE_COROUTINE_BODY task<shard_index> shard_indexer::operator()(shard s) const {

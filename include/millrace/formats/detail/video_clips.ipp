@@ -17,13 +17,13 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/formats/detail/mp4_clips.hpp>
+#include <millrace/formats/detail/video_clips.hpp>
 #include <millrace/formats/video_shards.hpp>
 #include <millrace/index/detail/little_endian.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-namespace mp4_clip {
+namespace clip_text {
 
 inline void put(std::string& out, std::uint64_t value) {
   for (; value >= 128; value >>= 7) out += static_cast<char>(static_cast<unsigned char>(value | 128));
@@ -75,6 +75,7 @@ class group_times {
   std::vector<std::int64_t> least;  ///< when the first one of all from here on is shown
   std::int64_t end = 0;             ///< when the last one of all has been shown
 
+  group_times() = default;
   explicit group_times(const mp4_track& track) {
     const std::vector<mp4_sample>& all = track.samples;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -152,19 +153,74 @@ inline std::vector<clip> cut(const mp4_track& track, const group_times& groups, 
   return all;
 }
 
-}  // namespace mp4_clip
+}  // namespace clip_text
 
-MILLRACE_INLINE std::string mp4_clips::write(const mp4_file& file, const video_shards_options& options,
-                                             const where& end, std::vector<place>& places) {
-  using namespace mp4_clip;
-  const std::vector<mp4_track>& tracks = file.tracks();
+/// What clips are cut of.
+class video_clips::source {
+ public:
+  std::uint64_t container = 1;
+  std::string init;
+  const std::vector<mp4_track>& tracks;
+  const clip_text::group_times& groups;
+};
+
+MILLRACE_INLINE std::string video_clips::write(const mp4_file& file, const video_shards_options& options,
+                                               const where& end, std::vector<place>& places) {
+  const clip_text::group_times groups(file.tracks().front());
+  return write(source{1, file.init(), file.tracks(), groups}, options, end, places);
+}
+
+MILLRACE_INLINE std::string video_clips::write(const matroska_file& file, const video_shards_options& options,
+                                               const where& end, std::vector<place>& places) {
+  if (options.frames != 0) {
+    throw decode_error(
+        "clips of .frames need the times of all frames, and Cues of Matroska are of key frames: give .seconds, or make "
+        "an MP4 file of it (ffmpeg -c copy)",
+        where{end.object, 0, {}});
+  }
+  const std::vector<matroska_file::group>& all = file.groups();
+  std::vector<mp4_track> tracks(file.track(1) != 0 ? 2 : 1);
+  tracks[0].timescale = 1'000'000'000;
+  for (std::size_t t = 0; t < tracks.size(); ++t) tracks[t].id = static_cast<std::uint32_t>(file.track(t));
+  clip_text::group_times groups;
+  groups.end = file.duration();
+  const auto add = [&](std::uint64_t from, std::uint64_t to, std::uint64_t cluster) {
+    if (to - from > INT32_MAX) {
+      throw decode_error("a group of pictures has " + std::to_string(to - from) + " bytes: 2 GiB or more are too many",
+                         where{end.object, from, {}});
+    }
+    mp4_sample s;
+    s.offset = from;
+    s.size = static_cast<std::uint32_t>(to - from);
+    s.decode = static_cast<std::int64_t>(cluster);
+    groups.first.push_back(tracks[0].samples.size());
+    tracks[0].samples.push_back(s);
+  };
+  for (std::size_t g = 0; g < all.size(); ++g) {
+    const bool last = g + 1 == all.size();
+    add(all[g].begin, all[g].lead, all[g].cluster);
+    add(all[g].lead, last ? file.groups_end() : all[g + 1].begin, 0);
+    groups.begin.insert(groups.begin.end(), {all[g].shown, last ? INT64_MAX : all[g + 1].shown});
+    groups.least.insert(groups.least.end(), {all[g].least, all[g].shown + 1});
+  }
+  groups.first.push_back(tracks[0].samples.size());
+  for (std::size_t g = groups.least.size() - 1; g-- > 0;) {
+    groups.least[g] = std::min(groups.least[g], groups.least[g + 1]);
+  }
+  return write(source{2, file.init(), tracks, groups}, options, end, places);
+}
+
+MILLRACE_INLINE std::string video_clips::write(const source& from, const video_shards_options& options,
+                                               const where& end, std::vector<place>& places) {
+  using namespace clip_text;
+  const std::vector<mp4_track>& tracks = from.tracks;
+  const group_times& groups = from.groups;
+  const std::string& init = from.init;
   const mp4_track& pictures = tracks.front();
-  const group_times groups(pictures);
   const std::vector<clip> clips = cut(pictures, groups, options, end);
   const std::size_t count = groups.begin.size();
-  const std::string init = file.init();
   std::string out;
-  for (const std::uint64_t n : {std::uint64_t{1}, std::uint64_t{init.size()}, std::uint64_t{pictures.timescale},
+  for (const std::uint64_t n : {from.container, std::uint64_t{init.size()}, std::uint64_t{pictures.timescale},
                                 std::uint64_t{clips.size()}, std::uint64_t{count}, std::uint64_t{tracks.size()}}) {
     append_le(out, n, 4);
   }
@@ -232,8 +288,9 @@ MILLRACE_INLINE std::string mp4_clips::write(const mp4_file& file, const video_s
     place p;
     p.begin = *std::min_element(least.begin() + static_cast<std::ptrdiff_t>(c.first),
                                 least.begin() + static_cast<std::ptrdiff_t>(c.last));
-    p.bytes =
-        init.size() + moof_bytes(number[c.last] - number[c.first], tracks.size()) + 8 + bytes[c.last] - bytes[c.first];
+    const std::uint64_t head =
+        from.container == 2 ? matroska_file::room : moof_bytes(number[c.last] - number[c.first], tracks.size()) + 8;
+    p.bytes = init.size() + head + bytes[c.last] - bytes[c.first];
     if (bytes[c.last] == bytes[c.first]) {
       throw archive_error("the frames of clip " + std::to_string(places.size()) + " have no bytes", end);
     }
@@ -248,9 +305,9 @@ MILLRACE_INLINE std::string mp4_clips::write(const mp4_file& file, const video_s
 }
 
 /// Reads the numbers of a group's samples.
-class mp4_clips::reading {
+class video_clips::reading {
  public:
-  reading(const mp4_clips& of, std::string_view text) : of_(of), text_(text) {}
+  reading(const video_clips& of, std::string_view text) : of_(of), text_(text) {}
   std::uint64_t number() {
     std::uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
@@ -277,16 +334,19 @@ class mp4_clips::reading {
   std::size_t left() const noexcept { return text_.size(); }
 
  private:
-  const mp4_clips& of_;
+  const video_clips& of_;
   std::string_view text_;
 };
 
-MILLRACE_INLINE void mp4_clips::broken() const {
+MILLRACE_INLINE void video_clips::broken() const {
   throw index_error("the index does not say of its clips what it must", where{index_.name(), std::nullopt, {}});
 }
 
-MILLRACE_INLINE mp4_clips::mp4_clips(const shard_index& index) : index_(index), text_(index.description()) {
-  if (text_.size() < head_bytes || read_le(text_, 0, 4) != 1) broken();
+MILLRACE_INLINE video_clips::video_clips(const shard_index& index) : index_(index), text_(index.description()) {
+  if (text_.size() < head_bytes) broken();
+  const std::uint64_t container = read_le(text_, 0, 4);
+  if (container != 1 && container != 2) broken();
+  matroska_ = container == 2;
   timescale_ = read_le(text_, 8, 4);
   tracks_ = static_cast<std::size_t>(read_le(text_, 20, 4));
   group_count_ = static_cast<std::size_t>(read_le(text_, 16, 4));
@@ -306,12 +366,12 @@ MILLRACE_INLINE mp4_clips::mp4_clips(const shard_index& index) : index_(index), 
   if (clips_.size() / clip_bytes != index.samples() || index.groups() != index.samples()) broken();
 }
 
-MILLRACE_INLINE double mp4_clips::seconds(std::size_t c, std::size_t at) const {
+MILLRACE_INLINE double video_clips::seconds(std::size_t c, std::size_t at) const {
   return static_cast<double>(static_cast<std::int64_t>(read_le(clips_, clip_bytes * c + at, 8))) /
          static_cast<double>(timescale_);
 }
 
-MILLRACE_INLINE std::vector<mp4_sample> mp4_clips::samples(std::size_t c, std::size_t t) const {
+MILLRACE_INLINE std::vector<mp4_sample> video_clips::samples(std::size_t c, std::size_t t) const {
   const std::uint64_t first = read_le(clips_, clip_bytes * c + 16, 4);
   const std::uint64_t last = read_le(clips_, clip_bytes * c + 20, 4);
   if (first >= last || last > group_count_) broken();
@@ -373,15 +433,16 @@ MILLRACE_INLINE std::vector<mp4_sample> mp4_clips::samples(std::size_t c, std::s
   return all;
 }
 
-MILLRACE_INLINE std::vector<std::vector<mp4_sample>> mp4_clips::samples(std::size_t c) const {
+MILLRACE_INLINE std::vector<std::vector<mp4_sample>> video_clips::samples(std::size_t c) const {
   std::vector<std::vector<mp4_sample>> all;
   for (std::size_t t = 0; t < tracks_; ++t) all.push_back(samples(c, t));
   return all;
 }
 
-MILLRACE_INLINE std::vector<object_range> mp4_clips::ranges(std::size_t c) const { return ranges_of(samples(c)); }
+MILLRACE_INLINE std::vector<object_range> video_clips::ranges(std::size_t c) const { return ranges_of(samples(c)); }
 
-MILLRACE_INLINE std::vector<object_range> mp4_clips::ranges_of(const std::vector<std::vector<mp4_sample>>& all) const {
+MILLRACE_INLINE std::vector<object_range> video_clips::ranges_of(
+    const std::vector<std::vector<mp4_sample>>& all) const {
   std::vector<object_range> runs;
   for (const std::vector<mp4_sample>& track : all) {
     for (const mp4_sample& s : track) {
@@ -432,7 +493,8 @@ MILLRACE_INLINE std::vector<object_range> mp4_clips::ranges_of(const std::vector
   return out;
 }
 
-MILLRACE_INLINE bytes mp4_clips::file(std::size_t c, const std::vector<bytes>& parts) const {
+MILLRACE_INLINE bytes video_clips::file(std::size_t c, const std::vector<bytes>& parts,
+                                        const std::string& object) const {
   const std::vector<std::vector<mp4_sample>> all = samples(c);
   const std::vector<object_range> ranges = ranges_of(all);
   if (ranges.size() != parts.size()) broken();
@@ -442,7 +504,21 @@ MILLRACE_INLINE bytes mp4_clips::file(std::size_t c, const std::vector<bytes>& p
     count += track.size();
     for (const mp4_sample& s : track) content += s.size;
   }
-  const std::uint64_t moof = mp4_clip::moof_bytes(count, tracks_);
+  if (matroska_) {
+    const std::size_t head = init_.size() + matroska_file::room;
+    if (content > INT32_MAX || all[0].empty()) broken();
+    writable_bytes out = writable_bytes::allocate(head + static_cast<std::size_t>(content));
+    std::memcpy(out.data(), init_.data(), init_.size());
+    copy(all, ranges, parts, out.data() + head);
+    std::uint64_t tracks[2] = {};
+    for (std::size_t t = 0; t < tracks_; ++t) tracks[t] = read_le(text_, head_bytes + track_bytes * t, 4);
+    const mp4_sample& first = all[0].front();
+    const std::size_t size =
+        matroska_file::fit(out.data(), init_.size(), static_cast<std::size_t>(content),
+                           static_cast<std::uint64_t>(first.decode), tracks, where{object, first.offset, {}});
+    return out.share(0, size);
+  }
+  const std::uint64_t moof = clip_text::moof_bytes(count, tracks_);
   if (content > INT32_MAX || moof + content > INT32_MAX) broken();
   std::string head(init_);
   const auto begin_box = [&](std::uint64_t size, std::string_view type) {
@@ -480,7 +556,13 @@ MILLRACE_INLINE bytes mp4_clips::file(std::size_t c, const std::vector<bytes>& p
   begin_box(8 + content, "mdat");
   writable_bytes out = writable_bytes::allocate(head.size() + static_cast<std::size_t>(content));
   std::memcpy(out.data(), head.data(), head.size());
-  char* to = out.data() + head.size();
+  copy(all, ranges, parts, out.data() + head.size());
+  return out.share(0, head.size() + static_cast<std::size_t>(content));
+}
+
+MILLRACE_INLINE void video_clips::copy(const std::vector<std::vector<mp4_sample>>& all,
+                                       const std::vector<object_range>& ranges, const std::vector<bytes>& parts,
+                                       char* to) const {
   std::size_t in = 0;
   for (const std::vector<mp4_sample>& track : all) {
     for (const mp4_sample& s : track) {
@@ -500,7 +582,6 @@ MILLRACE_INLINE bytes mp4_clips::file(std::size_t c, const std::vector<bytes>& p
       }
     }
   }
-  return out.share(0, head.size() + static_cast<std::size_t>(content));
 }
 
 }  // namespace millrace::inline MILLRACE_ABI::detail
