@@ -41,20 +41,14 @@ class loader {
   /// The next batch; StopIteration at the end, and once it was stopped. Other threads of Python run while it waits, and
   /// ten times a second the handlers of signals; no batch is lost where one throws, as that of Ctrl-C does.
   Batch next() {
-    for (;;) {
-      std::optional<Batch> batch;
-      mill::run_outcome came;
-      {
-        const std::unique_lock<std::mutex> here = alone();
-        mill::pipeline_run<Batch>& from = run();
-        const nb::gil_scoped_release others_run;
-        batch = from.next(std::chrono::milliseconds(100));
-        came = from.outcome();
-      }
-      if (batch) return std::move(*batch);
-      if (came != mill::run_outcome::timed_out) throw nb::stop_iteration();
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    }
+    do {
+      const std::unique_lock<std::mutex> here = alone();
+      mill::pipeline_run<Batch>& from = run();
+      const nb::gil_scoped_release others_run;
+      if (std::optional<Batch> batch = from.next(std::chrono::milliseconds(100))) return std::move(*batch);
+      if (from.outcome() != mill::run_outcome::timed_out) throw nb::stop_iteration();
+    } while (PyErr_CheckSignals() == 0);
+    throw nb::python_error();
   }
   std::string state() const { return (static_cast<void>(alone()), run().state()); }
   std::optional<std::uint64_t> batches() const { return (static_cast<void>(alone()), run().batches()); }
@@ -92,47 +86,32 @@ class loader {
 };
 
 /// The runtime of all runs of the module: null before the first one, and at Python's end.
-inline std::unique_ptr<mill::runtime>& runtime() {
-  static std::unique_ptr<mill::runtime> made;
-  return made;
-}
+inline std::unique_ptr<mill::runtime> runtime;
 
 /// Starts a pipeline of batches, as an object of the class Loader.
 template <class Batch>
 nb::object run(mill::stream<Batch> pipeline, const mill::run_options& options = {}) {
-  std::unique_ptr<mill::runtime>& on = runtime();
-  if (on == nullptr) on = std::make_unique<mill::runtime>(mill::runtime_options{.rank = mill::rank_from_environment()});
-  const nb::object made = nb::cast(new loader<Batch>(on->run(std::move(pipeline), options)));
-  nb::type<loader<Batch>>().attr("_open").attr("add")(made);
+  if (!nb::type<loader<Batch>>()) throw mill::usage_error("run(): add_classes() was not called for such batches");
+  if (runtime == nullptr) {
+    runtime = std::make_unique<mill::runtime>(mill::runtime_options{.rank = mill::rank_from_environment()});
+  }
+  auto* const its = new loader<Batch>(runtime->run(std::move(pipeline), options));
+  const nb::object made = nb::cast(its);
+  // Also before Python's end: no thread of it is left in next() then.
+  nb::module_::import_("weakref").attr("finalize")(made, nb::cpp_function([its] { its->close(); }));
   return made;
 }
 
 /// A field as an object of DLPack, without a copy; it keeps the batch.
 template <class Batch>
 nb::ndarray<nb::array_api> field(nb::handle batch, const std::string& name) {
-  const Batch& b = nb::cast<const Batch&>(batch);
-  std::string device = "host";
-  if constexpr (requires { b.device(); }) device = b.device();
-  const mill::dlpack_tensor made = mill::to_dlpack(b.field(name), device, nullptr);
+  const std::shared_ptr<const Batch> its(std::shared_ptr<void>(), &nb::cast<const Batch&>(batch));
+  const mill::dlpack_tensor made = mill::to_dlpack(its, name);
   const DLTensor& t = made->dl_tensor;
   const std::vector<std::size_t> dims(t.shape, t.shape + t.ndim);
   const nb::dlpack::dtype type{t.dtype.code, t.dtype.bits, t.dtype.lanes};
   return nb::ndarray<nb::array_api>(t.data, dims.size(), dims.data(), batch, t.strides, type, t.device.device_type,
                                     t.device.device_id);
-}
-
-/// The keys of the samples; bytes that are no UTF-8 become lone surrogates, as in Python's names of files.
-template <class Batch>
-nb::list keys(const Batch& b) {
-  nb::list all;
-  for (const std::string& k : b.keys()) {
-    all.append(nb::steal(PyUnicode_DecodeUTF8(k.data(), static_cast<Py_ssize_t>(k.size()), "surrogateescape")));
-  }
-  return all;
-}
-
-[[noreturn]] inline void refuse_pickling(nb::handle) {
-  throw nb::type_error("a loader and its batches cannot be pickled or copied: each process makes its own");
 }
 
 /// The classes Loader and Batch, and those of errors, in `m`. Returns that of batches, for members of the program's.
@@ -149,18 +128,16 @@ nb::class_<Batch> add_classes(nb::module_& m) {
   nb::class_<run> runs(m, "Loader", nb::is_weak_referenceable());
   runs.def("__iter__", [](nb::object self) { return self; }).def("__next__", &run::next).def("state", &run::state);
   runs.def("stats", &run::stats).def("stop", &run::stop).def("close", &run::close);
-  runs.def_prop_ro("stopped", &run::stopped).def_prop_ro("batches", &run::batches).def("__reduce__", &refuse_pickling);
-  // Before Python's end: no thread of it is left in next() then, and no thread of the runtime.
-  const nb::object open = nb::module_::import_("weakref").attr("WeakSet")();
-  runs.attr("_open") = open;
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function([open] {
-    const nb::list left(open);
-    for (const nb::handle each : left) each.attr("close")();
-    runtime().reset();
-  }));
+  runs.def_prop_ro("stopped", &run::stopped).def_prop_ro("batches", &run::batches);
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function([] { runtime.reset(); }));
   nb::class_<Batch> batches(m, "Batch");
-  batches.def("__len__", &Batch::size).def("__getitem__", &field<Batch>).def("__reduce__", &refuse_pickling);
-  batches.def_prop_ro("keys", &keys<Batch>).def_prop_ro("epoch", [](const Batch& b) { return b.mark().epoch; });
+  batches.def("__len__", &Batch::size).def("__getitem__", &field<Batch>);
+  batches.def_prop_ro("keys", [](const Batch& b) {
+    nb::list all;  // bytes that are no UTF-8 become lone surrogates, as in Python's names of files
+    for (const auto& k : b.keys()) all.append(nb::bytes(k.data(), k.size()).attr("decode")("utf-8", "surrogateescape"));
+    return all;
+  });
+  batches.def_prop_ro("epoch", [](const Batch& b) { return b.mark().epoch; });
   batches.def_prop_ro("last", [](const Batch& b) { return b.mark().last; });
   batches.def_prop_ro("weights", [](nb::handle batch) {
     const auto all = nb::cast<const Batch&>(batch).weights();

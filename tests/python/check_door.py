@@ -81,14 +81,15 @@ def errors_are_classes():
     loader.close()
     loader.close()
     refused(waits.UsageError, "closed", lambda: next(loader))
+    refused(waits.UsageError, "add_classes()", waits.of_no_class)
 
 
 def pickling_is_refused():
     loader = waits.run(2)
     for act in (pickle.dumps, copy.copy, copy.deepcopy):
-        refused(TypeError, "each process makes its own", lambda: act(loader))
+        refused(TypeError, "cannot pickle", lambda: act(loader))
     batch = next(loader)
-    refused(TypeError, "each process makes its own", lambda: pickle.dumps(batch))
+    refused(TypeError, "cannot pickle", lambda: pickle.dumps(batch))
 
 
 def figures():

@@ -46,4 +46,5 @@ NB_MODULE(waits, m) {
   millrace_python::add_classes<mill::host_batch>(m);
   m.def("run", &run, nb::arg("count"), nb::arg("then_wait") = false, nb::arg("fails") = false);
   m.def("refused", [] { mill::detail::misconfigured("it cannot be"); });
+  m.def("of_no_class", [] { return millrace_python::run(mill::stream<std::int64_t>(numbers(1, false))); });
 }

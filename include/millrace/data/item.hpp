@@ -43,7 +43,7 @@
 //     pool. Else to_device() needs such a function as its argument.
 // members `layout` and `write_to`
 //     The item writes itself into its row, several at a time on the pool: batch() then yields batches that are laid out
-//     already. See row_item in device/batch_rows.hpp. Else batch() yields vectors.
+//     already. See row_item in device/batch_rows.hpp, which is to be included. Else batch() yields vectors.
 //
 // A function that is given to map() or map_concurrent() may have a member
 //

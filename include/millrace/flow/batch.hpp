@@ -19,6 +19,8 @@
 
 namespace millrace::inline MILLRACE_ABI {
 
+class batch_row;
+
 /// The items of one batch, and the position of the training after it. That is not the position of the last item: their
 /// stage has changed the order. bucket_by_length() yields these; to_device() lays them out as it does vectors.
 template <class T>
@@ -58,6 +60,13 @@ struct batch_options {
 };
 
 namespace detail {
+
+/// Items that are meant to be a row_item, of device/batch_rows.hpp.
+template <class T>
+concept shows_rows = requires(T& item, const batch_row& row) {
+  item.layout(std::size_t(1));
+  item.write_to(row);
+};
 
 template <class T>
 async_generator<std::vector<T>> batch_items(async_generator<T> source, std::size_t size, last_batch last) {
@@ -106,6 +115,9 @@ class batch_stage : public detail::library_stage {
     if constexpr (requires { batch_rows(std::move(source), size_, options_); }) {
       return batch_rows(std::move(source), size_, options_).declares(place_effect::batches, size_);
     } else {
+      static_assert(!detail::shows_rows<T>,
+                    "batch: items with layout() and write_to() are rows of a batch: include "
+                    "<millrace/device/batch_rows.hpp>, and let both be members of a const item");
       return vectors(std::move(source));
     }
   }
@@ -140,8 +152,8 @@ class batch_stage : public detail::library_stage {
 ///
 /// A batch never holds items of two epochs, if they have marks (mark_of()): the last one of an epoch may be smaller.
 ///
-/// Items that can write themselves into a row (those of decode_images(); see row_item) are not collected but
-/// written, several at once on a pool, and the stage yields a host_batch.
+/// Items that can write themselves into a row (those of decode_images(); see row_item, in device/batch_rows.hpp, which
+/// is to be included) are not collected but written, several at once on a pool, and the stage yields a host_batch.
 ///
 /// Allocates once per batch. Items are compacted as buffer() does. An error upstream ends the stream and drops the
 /// items of the unfinished batch. Throws configuration_error for a size of 0.
