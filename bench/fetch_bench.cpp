@@ -10,12 +10,18 @@
 // one server is about as busy as the loop that reads from it, and have the other cores. With fewer cores there is one
 // server, and each loop thread is held to a fifth of a core, so that the loops do not compete with each other and the
 // server: that wants root, or CAP_SYS_NICE.
+// loops: what bounds them, where there are eleven cores and more: servers on neighbouring cores and on every
+// second one (two neighbours may be one core's threads), with more reads at once, with four loops; how busy the servers
+// are; and beside them one and two bare receivers, each with a server of its own.
 //
 // Build: c++ -std=c++20 -O2 -Iinclude -I. bench/fetch_bench.cpp -o fetch_bench -lcurl -luring -lssl -lcrypto -lexpat
 //
-//   fetch_bench [GiB per round, default 2, which is the least] [plain | tls, default both]
+//   fetch_bench [GiB per round, default 2, which is the least] [plain | tls | loops, default plain and tls]
+
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -51,7 +57,6 @@ constexpr std::size_t object_bytes = 128 * mill::MiB;
 constexpr std::size_t objects = 4;
 constexpr std::size_t part_bytes = 8 * mill::MiB;
 constexpr std::size_t at_once = 8;
-constexpr mill::fetch_options ahead{.shards = at_once, .window = part_bytes, .part = part_bytes};
 
 std::string key(std::size_t i) { return "o" + std::to_string(i); }
 
@@ -68,12 +73,13 @@ std::vector<bench::range> ranges_of(std::size_t passes) {
 }
 
 template <class Store>
-mill::stream<mill::chunk> pipeline(const Store& store, std::size_t passes) {
+mill::stream<mill::chunk> pipeline(const Store& store, std::size_t passes, std::size_t reads = at_once) {
   std::vector<mill::shard> known;
   for (std::size_t i = 0; i < passes * objects; ++i) {
     known.emplace_back("s3://b/" + key(i % objects), std::uint64_t(object_bytes));
   }
-  return mill::from_range(std::move(known)) | mill::fetch(store, ahead);
+  return mill::from_range(std::move(known)) |
+         mill::fetch(store, {.shards = reads, .window = part_bytes, .part = part_bytes});
 }
 
 /// The steady state: from the moment when every slab has been used to the same state of the window near the end, so
@@ -126,53 +132,107 @@ class spread final : public mill::forwarding_storage {
   std::vector<std::shared_ptr<const mill::storage>> each_;
 };
 
-/// The steady state of run() with `loops` loops, each on `percent` of a core; 0: on what it gets. Nothing where the
-/// kernel does not hold them to it. Ends the program where not all came.
-bench::cost fetch_on_loops(const std::shared_ptr<const mill::storage>& store, std::size_t passes, unsigned loops,
-                           unsigned percent) {
-  constexpr std::size_t margin = 4 * at_once;
-  const std::size_t count = passes * objects * object_bytes / part_bytes;
-  mill::run_options how;
-  how.show = mill::progress::off;
-  mill::runtime_options made_of;
-  made_of.loops = loops;
-  bench::meter m;
-  bench::cost result;
-  std::size_t n = 0;
-  std::size_t total = 0;
-  std::size_t came = 0;
-  for (const mill::chunk& c : mill::run(pipeline(store, passes), how, made_of)) {
-    ++n;
-    came += c.data.size();
-    if (n > margin && n <= count - margin) total += c.data.size();
-    if (n == margin / 2 && percent > 0 && bench::hold_loops(percent) != loops) return {};
-    if (n == margin) m.start();
-    if (n == count - margin) result = m.stop(static_cast<double>(total));
+using servers = std::vector<std::unique_ptr<bench::served>>;
+
+/// run() with a number of loops.
+struct loops_run {
+  const servers& from;
+  std::shared_ptr<const mill::storage> store;
+  std::size_t passes;
+  std::size_t reads;  ///< at once
+  unsigned percent;   ///< of a core for each loop; 0: what it gets
+
+  /// The steady state, and how busy a server's core was. Nothing where the kernel does not hold the loops to their
+  /// share. Ends the program where not all came.
+  bench::cost fetch(unsigned loops, bench::figure& served) const {
+    const std::size_t margin = 4 * reads;
+    const std::size_t count = passes * objects * object_bytes / part_bytes;
+    mill::run_options how;
+    how.show = mill::progress::off;
+    mill::runtime_options made_of;
+    made_of.loops = loops;
+    const auto used = [this] {
+      double seconds = 0;
+      for (const auto& server : from) seconds += server->cpu_seconds();
+      return seconds / static_cast<double>(from.size());
+    };
+    bench::meter m;
+    bench::cost result;
+    double before = 0;
+    std::size_t n = 0;
+    std::size_t total = 0;
+    std::size_t came = 0;
+    for (const mill::chunk& c : mill::run(pipeline(store, passes, reads), how, made_of)) {
+      ++n;
+      came += c.data.size();
+      if (n > margin && n <= count - margin) total += c.data.size();
+      if (n == margin / 2 && percent > 0 && bench::hold_loops(percent) != loops) return {};
+      if (n == margin) {
+        before = used();
+        m.start();
+      }
+      if (n == count - margin) {
+        result = m.stop(static_cast<double>(total));
+        served.add((used() - before) / result.seconds);
+      }
+    }
+    if (came != passes * objects * object_bytes) std::abort();
+    return result;
   }
-  if (came != passes * objects * object_bytes) std::abort();
-  return result;
+};
+
+/// `threads` bare receivers, each with the first objects of a server of its own.
+std::uint64_t receive(const servers& from, unsigned threads, std::size_t passes) {
+  std::vector<std::thread> all;
+  std::atomic<std::uint64_t> total{0};
+  for (unsigned t = 0; t < threads; ++t) {
+    all.emplace_back([&, t] {
+      bench::raw_client raw(from[t]->port, at_once);
+      total += raw.fetch(ranges_of(passes), mill::slab_pool(part_bytes), [](const mill::bytes&) {});
+    });
+  }
+  for (std::thread& t : all) t.join();
+  return total;
 }
 
-/// Two loops beside one. Where there is no core for each of them, they are held to a fifth of one.
-void loop_threads(std::size_t passes) {
-  const bool enough = std::thread::hardware_concurrency() >= objects + 3;  // two loops, and who takes their chunks
+/// Two loops beside one. Where there is no core for each of them, they are held to a fifth of one. Servers are `apart`
+/// cores from each other. `whole`: with what may explain the figure.
+void loop_threads(std::size_t passes, bool whole = false, unsigned apart = 1, std::size_t reads = at_once) {
+  const bool enough =
+      std::thread::hardware_concurrency() >= objects * apart + 3;  // two loops, and who takes the chunks
   const unsigned percent = enough ? 0 : 20;
-  std::vector<std::unique_ptr<bench::served>> servers;
+  servers from;
   for (unsigned i = 0; i < (enough ? objects : 1); ++i) {
-    servers.push_back(std::make_unique<bench::served>(false, fill, i));
+    from.push_back(std::make_unique<bench::served>(false, fill, i * apart));
   }
-  bench::pin_from(enough ? objects : 0);
-  const std::shared_ptr<const mill::storage> store = std::make_shared<const spread>(servers);
-  if (fetch_on_loops(store, passes, 2, percent).bytes == 0) {
+  bench::pin_from(enough ? objects * apart : 0);
+  const loops_run all{from, std::make_shared<const spread>(from), passes, reads, percent};
+  bench::figure busy[3];
+  if (all.fetch(2, busy[1]).bytes == 0) {
     std::printf("\nloop threads: not measured: too few cores, and the kernel holds no thread to a share\n");
     return;
   }
-  bench::contender one("run(), 1 loop", [&] { return fetch_on_loops(store, passes, 1, percent); });
-  bench::contender two("run(), 2 loops", [&] { return fetch_on_loops(store, passes, 2, percent); });
-  bench::take_turns({&one, &two}, bench::rounds, 0);
-  std::printf("\nloop threads, %zu server(s)%s\n", servers.size(), enough ? "" : ", each held to a fifth of a core");
+  bench::contender one("run(), 1 loop", [&] { return all.fetch(1, busy[0]); });
+  bench::contender two("run(), 2 loops", [&] { return all.fetch(2, busy[1]); });
+  bench::contender four("run(), 4 loops", [&] { return all.fetch(4, busy[2]); });
+  bench::contender bare("bare recv, 1 thread", [&] { return receive(from, 1, passes); });
+  bench::contender pair("bare recv, 2 threads", [&] { return receive(from, 2, passes); });
+  if (whole && enough) {
+    bench::take_turns({&one, &two, &four, &bare, &pair}, 3, 0);
+  } else {
+    bench::take_turns({&one, &two}, bench::rounds, 0);
+  }
+  std::printf("\nloop threads, %zu server(s)%s\n", from.size(), enough ? "" : ", each held to a fifth of a core");
   bench::print_table({&one, &two});
   bench::goal_at_least("GB/s, 2 loops / 1 loop", bench::ratio(two.gb_per_second, one.gb_per_second), 1.8);
+  if (!whole) return;
+  std::printf("  servers %u core(s) apart, used to %.2f and %.2f; %zu reads at once\n", apart, busy[0].median(),
+              busy[1].median(), reads);
+  if (!enough) return;
+  bench::print_table({&four, &bare, &pair});
+  std::printf("  GB/s, 4 loops / 1 loop: %.2f, servers used to %.2f; bare receivers, 2 / 1: %.2f\n",
+              bench::ratio(four.gb_per_second, one.gb_per_second), busy[2].median(),
+              bench::ratio(pair.gb_per_second, bare.gb_per_second));
 }
 
 /// What a contender that read all of it returns; ends the program where it did not.
@@ -238,6 +298,16 @@ int main(int argc, char** argv) {
   const std::size_t gib = static_cast<std::size_t>(std::max(2, argc > 1 ? std::atoi(argv[1]) : 2));
   const std::string_view which = argc > 2 ? argv[2] : "both";
   bench::print_machine();
+  if (which == "loops") {
+    loop_threads(2 * gib, true);
+    if (std::thread::hardware_concurrency() >= 2 * objects + 3) {
+      loop_threads(2 * gib, true, 2);
+      loop_threads(2 * gib, true, 2, 4 * at_once);
+    } else {
+      std::printf("  skipped: servers on every second core want %zu cores\n", 2 * objects + 3);
+    }
+    return 0;
+  }
   if (which != "tls") {
     plain(2 * gib);
     loop_threads(2 * gib);

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -77,6 +78,14 @@ class served {
     mill::s3::config c(options);
     c.ca_bundle = certificate_file;
     return mill::s3::client(std::move(c), mill::s3::credentials("test-key", "test-secret"));
+  }
+
+  /// What its process has used until now.
+  double cpu_seconds() const {
+    clockid_t clock{};
+    timespec t{};
+    if (::clock_getcpuclockid(child_, &clock) != 0 || ::clock_gettime(clock, &t) != 0) std::abort();
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   }
 
   std::string endpoint, certificate_file;

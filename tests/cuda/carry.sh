@@ -2,12 +2,18 @@
 # SPDX-FileCopyrightText: The millrace authors
 # SPDX-License-Identifier: Apache-2.0
 
-# For a machine with a GPU and without compilers: everything that needs one, built here, run there. With it goes
-# fetch_bench, whose figures are read, not passed: such a machine has the cores for two loops and their servers.
+# For a machine with a GPU and without compilers: everything that needs one, built here, run there. With it go
+# programs whose figures are read, not passed: such a machine has the cores for several loops and their servers.
 #
-#   bash tests/cuda/carry.sh build FOLDER     needs the CUDA Toolkit (CUDA_HOME, default /usr/local/cuda) with nvcc;
-#                                             NVJPEG_HOME has nvJPEG's include/ and lib/, where the toolkit has not
-#   bash FOLDER/carry.sh run [LOG]            leaves with 0 when every step has passed on a GPU
+#   bash tests/cuda/carry.sh build FOLDER [measure]
+#                       needs the CUDA Toolkit (CUDA_HOME, default /usr/local/cuda) with nvcc; NVJPEG_HOME has nvJPEG's
+#                       include/ and lib/, where the toolkit has not. With measure: what that needs, too
+#   bash FOLDER/carry.sh run [LOG]
+#                       the tests: leaves with 0 when every step has passed on a GPU
+#   bash FOLDER/carry.sh measure [LOG [STEP...]]
+#                       in nine minutes, or some of its steps: one loop and two; nvJPEG, the pool and the bus; planted
+#                       defects that the tests see; decoding on 1, 8 and all cores; compute-sanitizer; first touch of
+#                       memory. Leaves with 77 when a step was skipped, as without a GPU, else with 0 when none failed
 #
 # The programs have the CUDA runtime inside and look for the other libraries beside themselves: DT_RPATH, as RUNPATH
 # does not count for what the libraries need in turn. Only the C library is the other machine's.
@@ -34,8 +40,8 @@ all_done() {
 }
 
 build() {
-  local source to=$1 cuda=${CUDA_HOME:-/usr/local/cuda} work test library tests=() decoders=()
-  local nvjpeg=${NVJPEG_HOME:-$cuda}
+  local source to=$1 measure=${2:-} cuda=${CUDA_HOME:-/usr/local/cuda} work test library tests=() decoders=() benches=(fetch_bench image_bench)
+  local nvjpeg=${NVJPEG_HOME:-$cuda} programs=("$to"/{gpu_probe,test_cuda_gpu,test_nvcc,quickstart})
   source=$(dirname "$me")/../..
   mkdir -p "$to"
   work=$(mktemp -d)
@@ -45,8 +51,8 @@ build() {
   local link=(beside g++ -static-libstdc++ -static-libgcc '-Wl,--disable-new-dtags,-rpath,$ORIGIN' -Wl,--as-needed)
   local runtime=("$cuda/lib64/libcudart_static.a" -lpthread -ldl -lrt)
   local all=(-lcurl -luring -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg)
-  # Machine code for Ampere and Hopper, PTX for the others.
-  local kernels=(beside "$cuda/bin/nvcc" -O2 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
+  # Machine code for Hopper, PTX for the others.
+  local kernels=(beside "$cuda/bin/nvcc" -O2 -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_75,code=compute_75 -I"$source" -I"$source/include" -c)
 
   for test in "$source"/tests/cuda/*_test.cpp; do
@@ -71,22 +77,38 @@ build() {
   "${kernels[@]}" -std=c++20 --diag-suppress=3001 "$source/tests/cuda/pipeline.cu" -o "$work/pipeline.o"
   "${kernels[@]}" -std=c++17 "$source/examples/common/gpu_classifier.cu" -o "$work/classifier.o"
   "${compile[@]}" "$source/tests/support/gpu_probe.cpp" -o "$work/probe.o"
-  "${compile[@]}" "$source/bench/device_bench.cpp" -o "$work/device_bench.o"
-  "${compile[@]}" "$source/bench/fetch_bench.cpp" -o "$work/fetch_bench.o"
+  if [ -n "$measure" ]; then
+    benches+=(${decoders[@]+device_bench})
+    for test in "${benches[@]}"; do
+      "${compile[@]}" -O3 -DMILLRACE_WITH_JPEG -isystem "$nvjpeg/include" "$source/bench/$test.cpp" -o "$work/$test.o"
+    done
+    python3 "$source/tests/cuda/defects.py" plant "$source/include" "$work/planted"
+    for test in ordering_test ${decoders[@]+image_ordering_test}; do
+      "${compile[@]:0:2}" -I"$work/planted" -include "$source/tests/cuda/planted.hpp" "${compile[@]:2}" -O1 \
+        -DMILLRACE_TEST_REAL_CUDA=1 -DMILLRACE_WITH_JPEG -isystem "$nvjpeg/include" "$source/tests/cuda/$test.cpp" \
+        -o "$work/planted_$test.o"
+    done
+  fi
   "${compile[@]}" -DEXAMPLE_WITH_CUDA=1 -DMILLRACE_WITH_JPEG "$source/examples/quickstart.cpp" -o "$work/quickstart.o"
   all_done
   "${link[@]}" "${tests[@]}" "$work"/{kernels,normalise}.o -o "$to/test_cuda_gpu" -lCatch2WithMain -luring \
     ${decoders[@]+"${decoders[@]}"} "${runtime[@]}"
   "${link[@]}" "$work/probe.o" -o "$to/gpu_probe" "${runtime[@]}"
-  "${link[@]}" "$work/device_bench.o" -o "$to/device_bench" "${all[@]}" "${runtime[@]}"
-  "${link[@]}" "$work/fetch_bench.o" -o "$to/fetch_bench" "${all[@]}"
+  if [ -n "$measure" ]; then
+    for test in "${benches[@]}"; do
+      "${link[@]}" "$work/$test.o" -o "$to/$test" "${all[@]}" ${decoders[@]+"${decoders[@]}"} "${runtime[@]}"
+    done
+    "${link[@]}" "$work"/planted_*.o "$work/kernels.o" -o "$to/test_defects" -lCatch2WithMain -luring \
+      ${decoders[@]+"${decoders[@]}"} "${runtime[@]}"
+    programs+=("$to/test_defects" "${benches[@]/#/$to/}")
+    cp "$source/tests/cuda/defects.py" "$to"
+  fi
   "${link[@]}" "$work/pipeline.o" -o "$to/test_nvcc" -luring "${runtime[@]}"
   "${link[@]}" "$work/quickstart.o" "$work/classifier.o" -o "$to/quickstart" "${all[@]}" "${runtime[@]}"
   all_done
-  strip --strip-debug "$to"/{test_cuda_gpu,gpu_probe,device_bench,fetch_bench,test_nvcc,quickstart}
+  strip "${programs[@]}"
 
-  LD_LIBRARY_PATH=$nvjpeg/lib:$nvjpeg/lib64:${LD_LIBRARY_PATH:-} \
-    ldd "$to"/{test_cuda_gpu,device_bench,fetch_bench,test_nvcc,quickstart} |
+  LD_LIBRARY_PATH=$nvjpeg/lib:$nvjpeg/lib64:${LD_LIBRARY_PATH:-} ldd "${programs[@]}" |
     awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     { grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' || true; } |
     while read -r library; do cp -L "$library" "$to/$(basename "$library")"; done
@@ -101,31 +123,108 @@ build() {
   du -sm "$to"
 }
 
+# One of the steps, in the folder. Leaves with 77 where it has nothing to run on.
+only() {
+  local n cores failed=0
+  cores=$(nproc)
+  case $1 in
+    gpu) ./gpu_probe ;;
+    tests) for n in {1..10}; do ./test_cuda_gpu; done ;;
+    nvcc) ./test_nvcc ;;
+    quickstart)
+      ./quickstart | tee quickstart.log
+      grep -q 'training on the GPU' quickstart.log
+      ;;
+    loops)
+      lscpu -e=CPU,CORE,NODE || true
+      ./fetch_bench $((cores < 11 ? 2 : 4)) loops
+      ;;
+    images) ./device_bench 40 images ;;
+    defects)
+      ./gpu_probe
+      export MILLRACE_REQUIRE_GPU=1
+      python3 defects.py count copies ./test_defects '-#' '[#ordering_test]'
+      python3 defects.py count images ./test_defects '-#' '[#image_ordering_test]'
+      ;;
+    decoding)
+      for n in $(printf '%s\n' 1 8 "$cores" | sort -nu); do
+        if [ "$n" -le "$cores" ]; then taskset -c "0-$((n - 1))" ./image_bench $((64 * n)); fi
+      done
+      ;;
+    sanitizer)
+      ./gpu_probe
+      PATH=$PATH:/usr/local/cuda/bin
+      if ! command -v compute-sanitizer; then
+        echo 'skipped: there is no compute-sanitizer'
+        return 77
+      fi
+      for n in memcheck initcheck; do
+        printf '  %s\n' "$n"
+        compute-sanitizer --tool "$n" --report-api-errors no --error-exitcode 9 ./test_cuda_gpu || failed=$?
+      done
+      return "$failed"
+      ;;
+    memory) ./device_bench 0 memory ;;
+    copies) ./device_bench 500 copies ;;
+  esac
+}
+
+table=''
+shown='^skipped'
+status=0
+
+# Runs a step. The lines of its output that are `shown` stand in the table once more.
+step() {  # NAME SECONDS
+  local rc=0 how began=$SECONDS
+  printf '\n===== %s\n' "$1"
+  timeout -k 5 "$2" bash "$me" only "$1" < /dev/null 2>&1 | tee step.log || rc=$?
+  case $rc in
+    0) how=ok ;;
+    77) how=skipped ;;
+    124 | 137) how="FAILED: stopped after $2 s" ;;
+    *) how="FAILED ($rc)" ;;
+  esac
+  if [ "$rc" != 0 ] && [ "$status" != 1 ]; then status=$((rc == 77 ? 77 : 1)); fi
+  table+=$(printf '%-12s %s, %d s' "$1" "$how" $((SECONDS - began)))$'\n'$(grep -E "$shown" step.log || true)$'\n'
+}
+
 run() {
-  cd "$(dirname "$me")"
   export MILLRACE_REQUIRE_GPU=1
-  local failed=0
-  step() {  # NAME SECONDS COMMAND...
-    local name=$1 limit=$2 rc=0
-    shift 2
-    printf '\n===== %s\n' "$name"
-    timeout -k 5 "$limit" "$@" < /dev/null || rc=$?
-    if [ "$rc" != 0 ]; then printf 'FAILED: %s (%d)\n' "$name" "$rc"; failed=1; fi
-  }
-  trained_there() { ./quickstart | tee quickstart.log && grep -q 'training on the GPU' quickstart.log; }
-  export -f trained_there
+  step gpu 60
+  step tests 300
+  step nvcc 60
+  step quickstart 120
+}
+
+# By what is worth most: whatever ends this early, the log has the steps until then.
+measure() {
+  local name seconds
+  shown+='|^  [[:alpha:]]|ERROR SUMMARY'  # figures
+  while read -r name seconds; do
+    if [ $# = 0 ] || [[ " $* " == *" $name "* ]]; then step "$name" "$seconds"; fi
+  done <<< 'loops 90
+images 80
+defects 120
+decoding 60
+sanitizer 150
+memory 20
+copies 50'
+}
+
+there() {
+  cd "$(dirname "$me")"
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
-  step 'a GPU' 60 ./gpu_probe
-  step 'tests, ten times' 300 bash -c 'for i in $(seq 10); do ./test_cuda_gpu || exit 1; done'
-  step 'a pipeline of nvcc' 60 ./test_nvcc
-  step 'quickstart' 120 bash -c trained_there
-  step 'device_bench' 240 ./device_bench 1000
-  step 'fetch_bench' 180 ./fetch_bench 2 plain
-  return "$failed"
+  "$@"
+  printf '\n===== all steps\n%s\n' "${table:-there is no such step}"
+  return "$((status == 0 && ${#table} == 0 ? 2 : status))"
 }
 
 case ${1:-} in
-  build) build "$(realpath -m "${2:?the folder to build into}")" ;;
-  run) if [ $# -gt 1 ]; then run 2>&1 | tee "$2"; else run; fi ;;
-  *) sed -n '5,14p' "$me"; exit 2 ;;
+  build) build "$(realpath -m "${2:?the folder to build into}")" "${3:-}" ;;
+  run | measure)
+    log=$(realpath -m "${2:-/dev/null}")
+    there "$1" "${@:3}" 2>&1 | tee "$log"
+    ;;
+  only) only "$2" ;;
+  *) sed -n '5,22p' "$me"; exit 2 ;;
 esac

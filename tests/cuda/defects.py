@@ -8,6 +8,8 @@
   defects.py check GROUP WAYS PROGRAM    runs the tests that were built with these headers, once as they are and once
                                          with each defect of GROUP (copies, images); leaves with 1 unless they pass,
                                          and then find each defect in all WAYS (kernels, races; with a comma between)
+  defects.py count GROUP PROGRAM...      the same for a figure, with arguments of the program's: how many are found, in
+                                         any way; leaves with 1 if the tests fail without a defect
 """
 
 import os
@@ -126,13 +128,16 @@ def plant(include, to):
             path.write_text(text, encoding="utf-8")
 
 
-def outcome(command, defect):
+def outcome(command, defect, limit=300):
     """The exit status, how the defect was found, and what was printed."""
     environment = dict(os.environ)
     environment.pop("MILLRACE_DEFECT", None)
     if defect is not None:
         environment["MILLRACE_DEFECT"] = defect
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, errors="replace")
+    try:
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit, errors="replace")
+    except subprocess.TimeoutExpired:
+        return 1, ["hangs"], ""
     text = run.stdout + run.stderr
     how = []
     if "numbers were wrong at first" in text:
@@ -144,11 +149,25 @@ def outcome(command, defect):
     return run.returncode, how, text
 
 
-def check(group, ways, command):
+def without_any(command):
     code, how, text = outcome(command, None)
     if code != 0 or how:
         print(text)
         sys.exit("defects.py: the tests fail without any defect")
+
+
+def count(group, command):
+    without_any(command)
+    seen = 0
+    for tried, (name, _) in enumerate(GROUPS[group], 1):
+        code, how, _ = outcome(command, name, 60)
+        seen += code != 0
+        found = (", ".join(how) or f"status {code}") if code != 0 else "NOT SEEN"
+        print(f"  {name:32} {found:20} {seen} seen / {tried} planted in {group}", flush=True)
+
+
+def check(group, ways, command):
+    without_any(command)
     missed = []
     for name, _ in GROUPS[group]:
         code, how, text = outcome(command, name)
@@ -166,5 +185,7 @@ if __name__ == "__main__":
         plant(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
     elif len(sys.argv) == 5 and sys.argv[1] == "check" and sys.argv[2] in GROUPS:
         check(sys.argv[2], sys.argv[3].split(","), [sys.argv[4]])
+    elif len(sys.argv) > 3 and sys.argv[1] == "count" and sys.argv[2] in GROUPS:
+        count(sys.argv[2], sys.argv[3:])
     else:
         sys.exit(__doc__)
