@@ -1,69 +1,22 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// One rank of a training that expects to be killed at any moment:
-//
-//   killed_training ENDPOINT INDEX FOLDER SEED TRACKS EPOCHS BATCH RANK WORLD EVERY [late | PREFIX]
-//
-// It goes on after the state in FOLDER/state, if there is one. Before each batch it reads a byte from its standard
-// input, after each it writes one. After every EVERY-th batch, and at the end, it saves FOLDER/RANK.N, N the batches
-// since it was started: the loader's state, and beside it its model, which is what it was trained on. With "late" it
-// makes the mistake that the test must notice: the state is that of the batch before. With a PREFIX the ranks are a
-// group by objects there.
+// One rank of a training on tars that expects to be killed at any moment: killed_rank.hpp says how it is called.
 
-#include <fcntl.h>
-#include <unistd.h>
+#include "tests/killed/killed_rank.hpp"
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include <millrace/base/clock.hpp>
 #include <millrace/base/crc.hpp>
-#include <millrace/base/log.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
-#include <millrace/index/index_set.hpp>
-#include <millrace/loader/runtime.hpp>
-#include <millrace/order/epoch_fingerprint.hpp>
-#include <millrace/s3/client.hpp>
-#include <millrace/shards/s3_storage.hpp>
-#include <millrace/train/dataset.hpp>
-#include <millrace/train/rank_group.hpp>
 
 namespace mill = millrace;
 
 namespace {
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-void write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ::ssize_t n = ::write(file, text.data(), text.size());
-    if (n < 0) std::exit(4);
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-}
-
-/// The file is there as a whole or not at all, whenever the process is killed.
-void save(const std::string& path, const std::string& text) {
-  const std::string unfinished = path + ".part";
-  const int file = ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  write_all(file, text);
-  if (::fsync(file) != 0 || ::close(file) != 0 || std::rename(unfinished.c_str(), path.c_str()) != 0) std::exit(4);
-}
 
 /// What a batch has to do with a sample: where it stood, which it is, its bytes, and its random numbers.
 std::string line_of(const mill::sample& s) {
@@ -73,88 +26,17 @@ std::string line_of(const mill::sample& s) {
          std::to_string(crc) + " " + std::to_string(s.random(1).next());
 }
 
-class model {
- public:
-  void train(const std::vector<mill::sample>& batch, const mill::index_set& indexes, std::string_view prefix) {
-    for (const mill::sample& s : batch) {
-      if (s.weight() == 0) continue;
-      lines_ += "sample " + line_of(s) + "\n";
-      const std::size_t shard = indexes.find(std::string_view(s.from.from->url).substr(prefix.size())).value();
-      seen_[s.mark.epoch].add({shard, s.from.ordinal}, s.mark.epoch);
-    }
-  }
-  std::string text() const {
-    std::string all = lines_;
-    for (const auto& [epoch, print] : seen_) all += "seen " + std::to_string(epoch) + " " + print.text() + "\n";
-    return all + "end\n";
-  }
-
- private:
-  std::string lines_;
-  std::map<std::uint64_t, mill::epoch_fingerprint> seen_;
-};
-
-int train(const std::vector<std::string>& words) {
-  const auto number = [&](std::size_t i) { return std::strtoull(words.at(i).c_str(), nullptr, 10); };
-  mill::s3::config_options store;
-  store.endpoint = words.at(0);
-  store.region = "us-east-1";
-  const mill::s3::client s3(mill::s3::config(store), mill::s3::credentials("test-key", "test-secret"));
-  const auto indexes = std::make_shared<const mill::index_set>(mill::read_indexes(text_of(words.at(1)), words.at(1)));
-  const std::string& folder = words.at(2);
-  const std::string prefix = "s3://corpus/train/";
-  const mill::dataset data(s3, indexes, {.prefix = prefix, .slice = 4});
-  mill::epochs_options options{.seed = number(3), .epochs = number(5), .batch = number(6)};
-  options.tracks = number(4);
-  const mill::rank mine{.index = static_cast<std::uint32_t>(number(7)),
-                        .world_size = static_cast<std::uint32_t>(number(8))};
-  const std::uint64_t every = number(9);
-  const std::string how = words.size() > 10 ? words[10] : std::string();
-  const bool late = how == "late";
-  std::optional<mill::rank_group> group;
-  if (how.empty() || late) {
-    options.rank = mine;
-  } else {
-    group.emplace(mine, s3, how, mill::rank_group_options{.timeout = std::chrono::minutes(1)});
-    options.ranks = *group;
-  }
-
-  mill::runtime rt;
-  auto run = rt.run(mill::epochs(data, options, text_of(folder + "/state")) | mill::batch(), {.prefetch = 3});
-  const std::string path = folder + "/" + words.at(7) + ".";
-  model trained;
-  std::uint64_t batches = 0;
-  std::string before = run.state();
-  std::string saved = before;  // what goes into a checkpoint now
-  for (const std::vector<mill::sample>& batch : run) {
-    char go = 0;
-    if (::read(STDIN_FILENO, &go, 1) != 1) return 3;
-    trained.train(batch, *indexes, prefix);
-    const std::string state = run.state();
-    saved = late ? before : state;
-    if (++batches % every == 0) save(path + std::to_string(batches), saved + "\n" + trained.text());
-    before = state;
-    write_all(STDOUT_FILENO, ".");
-  }
-  // Where ranks are killed at the end, one may have saved these batches in the loop and another one here: the state
-  // must be the same, the late one as well.
-  if (!late) saved = run.state();
-  save(path + std::to_string(batches), saved + "\n" + trained.text());
-  return 0;
-}
-
 }  // namespace
 
 int main(int count, char** arguments) {
-  // Hundreds of ranks run without a group on purpose; their lines would hide what went wrong with one.
-  mill::set_log([](const mill::log_record& r) {
-    if (r.text.find("without a rank_group") != std::string_view::npos) return;
-    std::fprintf(stderr, "%.*s\n", static_cast<int>(r.text.size()), r.text.data());
-  });
-  try {
-    return train(std::vector<std::string>(arguments + 1, arguments + count));
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "error: %s\n", e.what());
-    return 1;
-  }
+  const auto train = [](const std::vector<std::string>& words) {
+    const auto batches = [](auto samples) { return std::move(samples) | mill::batch(); };
+    const auto learn = [](const std::vector<mill::sample>& batch, killed::model& trained) {
+      for (const mill::sample& s : batch) {
+        if (s.weight() != 0) trained.add(line_of(s), s.mark.epoch, s.from);
+      }
+    };
+    return killed::train(words, nullptr, batches, learn);
+  };
+  return killed::main_of(count, arguments, train);
 }

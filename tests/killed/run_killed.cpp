@@ -1,13 +1,17 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Kills trainings, and sees that nothing is lost or comes twice: run_killed KILLED_TRAINING [KILLS|world [SEED]].
+// Kills trainings, and sees that nothing is lost or comes twice:
+// run_killed KILLED_TRAINING [KILLS|world [SEED [films]]].
 //
 // The store is a server in this process. A training of one to three ranks, each a process, is killed (SIGKILL) at a
 // random batch, one rank first; it goes on, on a random number of ranks with batches of a random size, from the last
 // state that all of its ranks had saved; until it ends. What was trained on after those states, one after the other,
 // must be what a training trains on that is never killed: the same samples, bytes and random numbers in the same order.
 // And the fingerprints of all parts must add up to each epoch's.
+//
+// With "films" the program is killed_films: samples are clips of the films that it draws, and the bytes are the digests
+// of their frames as decode_video() has written them into rows.
 //
 // With "world" there is one training, whose world shrinks and grows ten times, each time after a kill. Its ranks are a
 // group by the store, where the killed ones leave what they had not removed.
@@ -26,6 +30,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -36,6 +41,8 @@
 #include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/formats/index_shard.hpp>
+#include <millrace/formats/tar_shards.hpp>
+#include <millrace/formats/video_shards.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/order/epoch_fingerprint.hpp>
@@ -161,29 +168,24 @@ class attempt {
 
 class driver {
  public:
-  driver(std::string program, std::uint64_t seed) : program_(std::move(program)), random_(seed) {
+  driver(std::string program, std::uint64_t seed, bool films)
+      : program_(std::move(program)), films_(films), random_(seed) {
     root_ = std::filesystem::temp_directory_path() / ("run_killed." + std::to_string(::getpid()));
     std::filesystem::create_directory(root_);
-    std::vector<mill::shard_index> made;
     mill::s3::config_options how;
     how.endpoint = server_.endpoint();
     how.region = "us-east-1";
     const mill::s3::client s3{mill::s3::config(how), mill::s3::credentials("test-key", "test-secret")};
+    const auto format = films ? mill::video_shards({.seconds = 1}) : mill::tar_shards();
+    if (films && !process(program_, {"draw", root_.string()}).ended_well()) fail("the films were not drawn");
+    std::vector<mill::shard_index> made;
     std::string indexes;
     for (std::size_t n = 0; n < 5; ++n) {
-      const std::string name = std::to_string(n) + ".tar";
-      std::string tar;
-      mill::tar::writer w(tar);
-      for (std::size_t i = 0; i < 20 + 10 * n; ++i) {
-        const std::string key = std::to_string(n) + "/" + std::to_string(i);
-        w.add(key + ".bin", std::string(random_.below(3000), static_cast<char>('a' + i % 26)));
-        w.add(key + ".cls", key);
-      }
-      w.finish();
-      server_.put("corpus", "train/" + name, tar);
+      const std::string name = std::to_string(n) + (films ? ".mp4" : ".tar");
+      server_.put("corpus", "train/" + name, films ? film(name) : tar(n));
       const auto loop = mill::make_event_loop();
       made.push_back(mill::block_on(
-          *loop, mill::index_shard(mill::s3::as_storage(s3), mill::shard("s3://corpus/train/" + name), name)));
+          *loop, mill::index_shard(mill::s3::as_storage(s3), mill::shard("s3://corpus/train/" + name), name, format)));
       indexes += made.back().text();
     }
     std::ofstream(root_ / "index", std::ios::binary) << indexes;
@@ -245,6 +247,22 @@ class driver {
   }
 
  private:
+  std::string tar(std::size_t n) {
+    std::string text;
+    mill::tar::writer w(text);
+    for (std::size_t i = 0; i < 20 + 10 * n; ++i) {
+      const std::string key = std::to_string(n) + "/" + std::to_string(i);
+      w.add(key + ".bin", std::string(random_.below(3000), static_cast<char>('a' + i % 26)));
+      w.add(key + ".cls", key);
+    }
+    w.finish();
+    return text;
+  }
+  std::string film(const std::string& name) const {
+    std::ifstream file(root_ / name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+
   drawn_training draw() {
     drawn_training t;
     t.seed = random_.below(1000000);
@@ -281,7 +299,7 @@ class driver {
       a.victim = random_.below(a.world);
       a.more = 1 + random_.below(3);
       a.late = late;
-      if (killed_ < kills) a.batches = random_.below(25);
+      if (killed_ < kills) a.batches = random_.below(films_ ? 8 : 25);  // of films there are fewer samples
       const bool from_state = std::filesystem::exists(t.folder + "/state");
       if (last_world != 0 && from_state && a.world != last_world) ++changes_;
       if (last_world == 2 && from_state && a.world == 3) ++two_to_three_;
@@ -389,6 +407,7 @@ class driver {
 
   mill::s3_server::background server_;
   std::string program_;
+  const bool films_;
   mill::rng random_;
   std::filesystem::path root_;
   std::shared_ptr<const mill::shard_counts> counts_;
@@ -405,7 +424,7 @@ class driver {
 
 int main(int count, char** arguments) {
   if (count < 2) {
-    std::printf("usage: %s KILLED_TRAINING [KILLS|world [SEED]]\n", arguments[0]);
+    std::printf("usage: %s KILLED_TRAINING [KILLS|world [SEED [films]]]\n", arguments[0]);
     return 2;
   }
   ::signal(SIGPIPE, SIG_IGN);
@@ -414,7 +433,7 @@ int main(int count, char** arguments) {
   const std::uint64_t seed = count > 3 ? std::strtoull(arguments[3], nullptr, 10) : 1;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   try {
-    driver all(arguments[1], seed);
+    driver all(arguments[1], seed, count > 4 && std::string(arguments[4]) == "films");
     if (world) {
       all.change_world();
       return 0;

@@ -18,6 +18,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/encode_png.hpp"
 #include "tests/support/failure_of.hpp"
+#include "tests/support/field_video.hpp"
 
 // libx265 loses memory with each encoder.
 extern "C" const char* __lsan_default_suppressions();
@@ -153,6 +154,29 @@ TEST_CASE("a video that is refreshed bit by bit is decoded from far enough befor
   o.clips = 12;
   const clips all = decoded(file, o);
   for (std::size_t i = 0; i < 12; ++i) CHECK((all.frames[i] == bare.frames[i * 5 + 2]));
+}
+
+TEST_CASE("two fields are a frame, in packets of their own too") {
+  for (const char* container : {"mp4", "matroska"}) {
+    for (const bool each : {true, false}) {
+      INFO(container << ", a packet for each field: " << each);
+      const std::string file = test::field_video::made(container, 20, each);
+      const bare_video bare = bare_video::decode(file);
+      REQUIRE(bare.frames.size() == 20);
+      CHECK(differing(file) == 0);
+      // A frame is shown for as long as both of its fields.
+      video_options o = as_they_are(bare, 20);
+      o.rate = 25;
+      const clips all = decoded(file, o);
+      CHECK(all.about[0].times == bare.times);
+      CHECK((all.frames == bare.frames));
+      o.rate = 50;
+      o.frames = 40;
+      CHECK(decoded(file, o).about[0].times[39] == bare.times[19]);
+      o.frames = 41;
+      CHECK_THROWS_AS(decoded(file, o), decode_error);
+    }
+  }
 }
 
 TEST_CASE("frames are taken by stride or by rate, clips one after the other, evenly or at random") {

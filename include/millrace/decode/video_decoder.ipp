@@ -3,7 +3,6 @@
 #pragma once
 
 extern "C" {
-#include <libavutil/log.h>
 #include <libavutil/pixdesc.h>
 #include <libswscale/swscale.h>
 }
@@ -310,7 +309,7 @@ MILLRACE_INLINE video_decoder::video_decoder(const video_options& options)
     throw configuration_error("a video's frames are taken by .rate or by .stride");
   }
   if (!(options.flip >= 0 && options.flip <= 1)) throw configuration_error("a video's .flip is a probability");
-  if (::av_log_get_level() == AV_LOG_INFO) ::av_log_set_level(AV_LOG_QUIET);
+  detail::quiet_av_log();
   if (options.max_pixels < 1 || options.max_frames < 1) {
     throw configuration_error("a video's .max_pixels and .max_frames are numbers from 1 on");
   }

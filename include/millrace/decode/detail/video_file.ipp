@@ -5,6 +5,7 @@
 extern "C" {
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
+#include <libavutil/log.h>
 }
 
 #include <algorithm>
@@ -25,58 +26,11 @@ extern "C" {
 
 namespace millrace::inline MILLRACE_ABI::detail {
 
-/// FFmpeg's words for a code.
-inline std::string words_of_av(int code) {
+MILLRACE_INLINE std::string words_of_av(int code) {
   char text[AV_ERROR_MAX_STRING_SIZE] = {};
   ::av_strerror(code, text, sizeof text);
   return text;
 }
-
-/// The bytes of a video as the file that libavformat reads.
-class video_bytes {
- public:
-  explicit video_bytes(std::string_view all) : all_(all) {
-    constexpr int block = 1 << 15;
-    auto* const buffer = static_cast<unsigned char*>(::av_malloc(block));
-    if (buffer == nullptr) throw std::bad_alloc();
-    io_ = ::avio_alloc_context(buffer, block, 0, this, &video_bytes::read, nullptr, &video_bytes::seek);
-    if (io_ == nullptr) {
-      ::av_free(buffer);
-      throw std::bad_alloc();
-    }
-  }
-  video_bytes(const video_bytes&) = delete;
-  video_bytes& operator=(const video_bytes&) = delete;
-  ~video_bytes() {
-    ::av_freep(&io_->buffer);
-    ::avio_context_free(&io_);
-  }
-
-  AVIOContext* io() const noexcept { return io_; }
-
- private:
-  static int read(void* self, std::uint8_t* to, int most) noexcept {
-    auto& b = *static_cast<video_bytes*>(self);
-    if (b.at_ >= b.all_.size()) return AVERROR_EOF;
-    const std::size_t n = b.all_.copy(reinterpret_cast<char*>(to), static_cast<std::size_t>(most), b.at_);
-    b.at_ += n;
-    return static_cast<int>(n);
-  }
-  static std::int64_t seek(void* self, std::int64_t offset, int from) noexcept {
-    auto& b = *static_cast<video_bytes*>(self);
-    const auto size = static_cast<std::int64_t>(b.all_.size());
-    if (from == AVSEEK_SIZE) return size;
-    const std::int64_t base = from == SEEK_CUR ? static_cast<std::int64_t>(b.at_) : from == SEEK_END ? size : 0;
-    std::int64_t to = 0;
-    if (__builtin_add_overflow(base, offset, &to) || to < 0) return AVERROR(EINVAL);
-    b.at_ = static_cast<std::size_t>(to);
-    return to;
-  }
-
-  std::string_view all_;
-  std::size_t at_ = 0;
-  AVIOContext* io_ = nullptr;
-};
 
 /// A number of `size` bytes, the highest first; 0 beyond the end.
 inline std::uint64_t video_number(std::string_view file, std::size_t at, std::size_t size) noexcept {
@@ -137,7 +91,12 @@ class mp4_boxes {
   std::uint64_t in_track_ = 0, edits_ = 0;
 };
 
-MILLRACE_INLINE video_file::video_file(std::string_view data, const video_options& o) : data_(data), options_(o) {
+MILLRACE_INLINE void quiet_av_log() noexcept {
+  if (::av_log_get_level() == AV_LOG_INFO) ::av_log_set_level(AV_LOG_QUIET);
+}
+
+MILLRACE_INLINE video_container::video_container(std::string_view data, const video_options& o, const char* codecs)
+    : data_(data), options_(o), source_(data) {
   const video_kind kind = video_kind_of(data);
   if (kind == video_kind::unknown) {
     throw decode_error("not a video: it begins as no MP4, QuickTime or Matroska file does");
@@ -148,14 +107,14 @@ MILLRACE_INLINE video_file::video_file(std::string_view data, const video_option
   } else {
     check_segment();
   }
-  open();
+  open(codecs);
 }
 
-MILLRACE_INLINE void video_file::cut_short(const std::string& how) const {
+MILLRACE_INLINE void video_container::cut_short(const std::string& how) const {
   if (!options_.tolerate_corruption) throw decode_error("the " + std::string(name()) + " is cut short: " + how);
 }
 
-MILLRACE_INLINE void video_file::check_boxes() const {
+MILLRACE_INLINE void video_container::check_boxes() const {
   const mp4_boxes boxes(data_);
   if (!boxes.cut.empty()) cut_short(boxes.cut);
   if (boxes.samples > options_.max_frames) {
@@ -164,7 +123,7 @@ MILLRACE_INLINE void video_file::check_boxes() const {
   if (boxes.compressed) throw decode_error("the header of the MP4 is compressed, and not read");
 }
 
-MILLRACE_INLINE void video_file::check_segment() const {
+MILLRACE_INLINE void video_container::check_segment() const {
   const auto length_at = [this](std::size_t& at) {  // of an element, after its id; all ones: not known
     const auto first = static_cast<unsigned char>(data_[at]);
     const auto more = static_cast<std::size_t>(first == 0 ? 8 : __builtin_clz(first) - 24);
@@ -188,7 +147,7 @@ MILLRACE_INLINE void video_file::check_segment() const {
   }
 }
 
-MILLRACE_INLINE void video_file::fail(const std::string& what, int code) const {
+MILLRACE_INLINE void video_container::fail(const std::string& what, int code) const {
   throw decode_error(what + " the " + name() + ": " + words_of_av(code));
 }
 
@@ -212,55 +171,94 @@ class av_options {
   AVDictionary* all = nullptr;
 };
 
-inline constexpr const char* video_codecs = "h264,hevc,vp8,vp9,libdav1d,libaom-av1,av1,mpeg4,ffv1";
+MILLRACE_INLINE void video_container::refuse_if_large(const AVCodecParameters& track) const {
+  if (track.width > 0 && track.height > 0 &&
+      static_cast<std::uint64_t>(track.width) > options_.max_pixels / static_cast<std::uint64_t>(track.height)) {
+    throw decode_error("the " + std::string(name()) + " has frames of " + std::to_string(track.width) + " x " +
+                       std::to_string(track.height) + " pixels, more than are allowed");
+  }
+}
 
-MILLRACE_INLINE void video_file::open() {
-  const video_bytes source(data_);
-  av_demuxer_handle demuxer;  // closed before `source`
+MILLRACE_INLINE void video_container::open(const char* codecs) {
   {
     av_options how;
-    how.set("codec_whitelist", video_codecs);
+    how.set("codec_whitelist", codecs);
     const auto* const format = ::av_find_input_format(is_mp4_ ? "mov" : "matroska");
     if (format == nullptr) throw decode_error("FFmpeg is built without what reads the " + std::string(name()));
     AVFormatContext* made = ::avformat_alloc_context();
     if (made == nullptr) throw std::bad_alloc();
-    made->pb = source.io();
+    made->pb = source_.io();
     made->io_open = [](AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) { return AVERROR(EPERM); };
     // It frees the context where it fails.
     const int code = ::avformat_open_input(&made, "", format, &how.all);
     if (code < 0) fail("cannot read the header of", code);
-    demuxer.reset(made);
+    demuxer_.reset(made);
   }
-  const auto refuse_if_large = [this](std::int64_t width, std::int64_t height) {
-    if (width > 0 && height > 0 &&
-        static_cast<std::uint64_t>(width) > options_.max_pixels / static_cast<std::uint64_t>(height)) {
-      throw decode_error("the " + std::string(name()) + " has frames of " + std::to_string(width) + " x " +
-                         std::to_string(height) + " pixels, more than are allowed");
-    }
-  };
-  for (unsigned i = 0; i < demuxer->nb_streams; ++i) {
-    refuse_if_large(demuxer->streams[i]->codecpar->width, demuxer->streams[i]->codecpar->height);
+  for (unsigned i = 0; i < demuxer_->nb_streams; ++i) refuse_if_large(*demuxer_->streams[i]->codecpar);
+  av_options bounds;
+  bounds.set("max_pixels", std::to_string(std::min<std::uint64_t>(options_.max_pixels, INT32_MAX)));
+  // Each stream's own, freed here: what was used is taken out of them.
+  std::vector<AVDictionary*> each(demuxer_->nb_streams, nullptr);
+  int code = 0;
+  for (AVDictionary*& d : each) {
+    if (code >= 0) code = ::av_dict_copy(&d, bounds.all, 0);
   }
-  {
-    av_options bounds;
-    bounds.set("max_pixels", std::to_string(std::min<std::uint64_t>(options_.max_pixels, INT32_MAX)));
-    // Each stream's own, freed here: what was used is taken out of them.
-    std::vector<AVDictionary*> each(demuxer->nb_streams, nullptr);
-    int code = 0;
-    for (AVDictionary*& d : each) {
-      if (code >= 0) code = ::av_dict_copy(&d, bounds.all, 0);
-    }
-    if (code >= 0) code = ::avformat_find_stream_info(demuxer.get(), each.data());
-    for (AVDictionary*& d : each) ::av_dict_free(&d);
-    if (code < 0) fail("cannot find the tracks of", code);
+  if (code >= 0) code = ::avformat_find_stream_info(demuxer_.get(), each.data());
+  for (AVDictionary*& d : each) ::av_dict_free(&d);
+  if (code < 0) fail("cannot find the tracks of", code);
+}
+
+MILLRACE_INLINE bool video_container::read(AVPacket& packet, std::size_t came) const {
+  const int code = ::av_read_frame(demuxer_.get(), &packet);
+  if (code < 0 && code != AVERROR_EOF && !options_.tolerate_corruption) {
+    fail("cannot read the packet after number " + std::to_string(came) + " of", code);
   }
-  const int found = ::av_find_best_stream(demuxer.get(), AVMEDIA_TYPE_VIDEO, -1, -1, nullptr, 0);
+  return code >= 0;
+}
+
+MILLRACE_INLINE void video_container::check_packets(const AVStream& stream, std::size_t came) const {
+  // An MP4 has an entry for each packet, also where the bytes of the last ones are missing.
+  const int said = is_mp4_ ? ::avformat_index_get_entries_count(&stream) : 0;
+  if (said > 0 && static_cast<std::size_t>(said) > came) {
+    cut_short("it says that it has " + std::to_string(said) + " packets, and has " + std::to_string(came));
+  }
+}
+
+MILLRACE_INLINE av_decoder_handle open_av_decoder(const AVCodecParameters& track, AVRational base, const char* codecs,
+                                                  const std::string& what, std::uint64_t max_pixels, int checks) {
+  const AVCodec* const codec = ::avcodec_find_decoder(track.codec_id);
+  const std::string list = "," + std::string(codecs) + ",";
+  if (codec == nullptr || list.find("," + std::string(codec->name) + ",") == std::string::npos) {
+    throw decode_error("the " + what + " of the codec " + ::avcodec_get_name(track.codec_id) +
+                       ", which is not decoded");
+  }
+  av_decoder_handle made(::avcodec_alloc_context3(codec));
+  if (made == nullptr) throw std::bad_alloc();
+  int code = ::avcodec_parameters_to_context(made.get(), &track);
+  made->pkt_timebase = base;
+  made->thread_count = 1;
+  made->max_pixels = static_cast<std::int64_t>(std::min<std::uint64_t>(max_pixels, INT32_MAX));
+  made->err_recognition = checks;
+  if (code >= 0) code = ::avcodec_open2(made.get(), codec, nullptr);
+  if (code < 0) throw decode_error("cannot set up the decoder: the " + what + ": " + words_of_av(code));
+  return made;
+}
+
+MILLRACE_INLINE video_file::video_file(std::string_view data, const video_options& o) : data_(data), options_(o) {
+  const video_container from(data, o, video_codecs);
+  is_mp4_ = from.is_mp4();
+  open(from);
+}
+
+MILLRACE_INLINE void video_file::open(const video_container& from) {
+  AVFormatContext* const demuxer = &from.demuxer();
+  const int found = ::av_find_best_stream(demuxer, AVMEDIA_TYPE_VIDEO, -1, -1, nullptr, 0);
   if (found < 0) throw decode_error("the " + std::string(name()) + " has no video");
   for (unsigned i = 0; i < demuxer->nb_streams; ++i) {
     if (i != static_cast<unsigned>(found)) demuxer->streams[i]->discard = AVDISCARD_ALL;
   }
   const AVStream& stream = *demuxer->streams[found];
-  refuse_if_large(stream.codecpar->width, stream.codecpar->height);
+  from.refuse_if_large(*stream.codecpar);
   base_ = stream.time_base;
   if (base_.num <= 0 || base_.den <= 0) {
     throw decode_error("the " + std::string(name()) + " says no unit of its timestamps");
@@ -271,7 +269,7 @@ MILLRACE_INLINE void video_file::open() {
   coming_.reset(::av_frame_alloc());
   if (!parameters_ || !packet_ || !frame_ || !coming_) throw std::bad_alloc();
   if (const int code = ::avcodec_parameters_copy(parameters_.get(), stream.codecpar); code < 0) {
-    fail("cannot keep the header of", code);
+    from.fail("cannot keep the header of", code);
   }
   const void* matrix = nullptr;
 #if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 100)
@@ -285,19 +283,13 @@ MILLRACE_INLINE void video_file::open() {
 #endif
   has_matrix_ = matrix != nullptr;
   if (has_matrix_) std::memcpy(matrix_, matrix, sizeof matrix_);
-  find_packets(*demuxer, stream);
+  find_packets(from, stream);
 }
 
-MILLRACE_INLINE void video_file::find_packets(AVFormatContext& demuxer, const AVStream& stream) {
+MILLRACE_INLINE void video_file::find_packets(const video_container& from, const AVStream& stream) {
   std::int64_t last_length = 0;
   std::int64_t last_pts = INT64_MIN;
-  for (;;) {
-    const int code = ::av_read_frame(&demuxer, packet_.get());
-    if (code == AVERROR_EOF) break;
-    if (code < 0) {
-      if (options_.tolerate_corruption) break;
-      fail("cannot read the packet after number " + std::to_string(packets_.size()) + " of", code);
-    }
+  while (from.read(*packet_, packets_.size())) {
     if (packet_->stream_index == stream.index) {
       if (packets_.size() >= options_.max_frames) {
         throw decode_error("the " + std::string(name()) + " has more frames than are allowed");
@@ -309,7 +301,11 @@ MILLRACE_INLINE void video_file::find_packets(AVFormatContext& demuxer, const AV
       if (packet_->pts < -most_ticks || packet_->pts > most_ticks || packet_->duration > most_ticks) {
         throw decode_error("the " + std::string(name()) + " has a timestamp that is no time");
       }
-      if (packet_->pts > last_pts && (packet_->flags & AV_PKT_FLAG_DISCARD) == 0) {
+      const bool second = ends_a_frame(*packet_);
+      if (second) {
+        if (packet_->pts > last_pts) last_length = 2 * (packet_->pts - last_pts);
+        packet_->flags |= AV_PKT_FLAG_DISCARD;
+      } else if (packet_->pts > last_pts && (packet_->flags & AV_PKT_FLAG_DISCARD) == 0) {
         last_pts = packet_->pts;
         last_length = packet_->duration;
       }
@@ -317,11 +313,7 @@ MILLRACE_INLINE void video_file::find_packets(AVFormatContext& demuxer, const AV
     }
     ::av_packet_unref(packet_.get());
   }
-  // An MP4 has an entry for each packet, also where the bytes of the last ones are missing.
-  const int said = is_mp4_ ? ::avformat_index_get_entries_count(&stream) : 0;
-  if (said > 0 && static_cast<std::size_t>(said) > packets_.size()) {
-    cut_short("it says that it has " + std::to_string(said) + " packets, and has " + std::to_string(packets_.size()));
-  }
+  from.check_packets(stream, packets_.size());
   for (std::size_t i = 0; i < packets_.size(); ++i) {
     if ((packets_[i].flags & AV_PKT_FLAG_DISCARD) == 0) shown_.push_back(static_cast<std::uint32_t>(i));
   }
@@ -332,6 +324,27 @@ MILLRACE_INLINE void video_file::find_packets(AVFormatContext& demuxer, const AV
     last_length = (last_pts - ticks(0)) / static_cast<std::int64_t>(shown_.size() - 1);
   }
   end_ = last_pts + std::max<std::int64_t>(last_length, 1);
+}
+
+/// True for the second field of an interlaced H.264 whose fields are packets of their own: the frame, and its time, are
+/// the first field's. FFmpeg's parser says `field_order` of a field only if it has the frame number of the one before.
+MILLRACE_INLINE bool video_file::ends_a_frame(const AVPacket& p) {
+  if (parameters_->codec_id != AV_CODEC_ID_H264) return false;
+  if (parser_ == nullptr) {
+    parser_.reset(::av_parser_init(AV_CODEC_ID_H264));
+    parsing_.reset(::avcodec_alloc_context3(nullptr));
+    if (parser_ == nullptr || parsing_ == nullptr) throw std::bad_alloc();
+    parser_->flags |= PARSER_FLAG_COMPLETE_FRAMES;
+    if (::avcodec_parameters_to_context(parsing_.get(), parameters_.get()) < 0) throw std::bad_alloc();
+  }
+  std::uint8_t* out = nullptr;
+  int size = 0;
+  ::av_parser_parse2(parser_.get(), parsing_.get(), &out, &size, p.data, p.size, p.pts, p.dts, p.pos);
+  const bool field = parser_->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
+                     parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
+  const bool second = half_ && field && (parser_->field_order == AV_FIELD_TT || parser_->field_order == AV_FIELD_BB);
+  half_ = field && !second;
+  return second;
 }
 
 /// Notes where the packet is in the file; keeps it if that is not all of it.
@@ -392,21 +405,8 @@ MILLRACE_INLINE std::size_t video_file::key_before(std::size_t at, std::int64_t 
 
 MILLRACE_INLINE void video_file::begin(std::size_t key) {
   if (decoder_ == nullptr) {
-    const AVCodec* const codec = ::avcodec_find_decoder(parameters_->codec_id);
-    const std::string list = "," + std::string(video_codecs) + ",";
-    if (codec == nullptr || list.find("," + std::string(codec->name) + ",") == std::string::npos) {
-      throw decode_error("the " + std::string(name()) + " has a video of the codec " +
-                         ::avcodec_get_name(parameters_->codec_id) + ", which is not decoded");
-    }
-    decoder_.reset(::avcodec_alloc_context3(codec));
-    if (decoder_ == nullptr) throw std::bad_alloc();
-    int code = ::avcodec_parameters_to_context(decoder_.get(), parameters_.get());
-    if (code < 0) fail("cannot set up the decoder for", code);
-    decoder_->pkt_timebase = base_;
-    decoder_->thread_count = 1;
-    decoder_->max_pixels = static_cast<std::int64_t>(std::min<std::uint64_t>(options_.max_pixels, INT32_MAX));
-    code = ::avcodec_open2(decoder_.get(), codec, nullptr);
-    if (code < 0) fail("cannot set up the decoder for", code);
+    decoder_ =
+        open_av_decoder(*parameters_, base_, video_codecs, std::string(name()) + " has a video", options_.max_pixels);
   } else {
     ::avcodec_flush_buffers(decoder_.get());
   }
