@@ -1,14 +1,17 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Drawn videos beside the program ffmpeg: each frame and each timestamp.
+// Drawn videos beside the program ffmpeg, and beside torchcodec of PyPI: each frame and each timestamp.
 #include <millrace/decode/video_decoder.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +20,7 @@
 #include "examples/common/encode_video.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/test_data.hpp"
 
 using namespace millrace;
 using examples::video_form;
@@ -33,25 +37,39 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-/// Frames as the program decodes them, one after the other, and their timestamps.
-class program_frames {
+/// All frames of a video, one after the other, and when each is shown first, in seconds.
+class all_frames {
  public:
   std::string pixels;
-  std::vector<std::int64_t> ticks;  // of the stream's time base
-
-  explicit program_frames(const std::string& path) {
-    // -copyts keeps the timestamps; showinfo's lines have those of the frames that are written.
-    const std::string log = path + ".log";
-    pixels = output_of("ffmpeg -nostdin -v info -threads 1 -copyts -i " + path +
-                       " -map 0:v -vf showinfo -fps_mode passthrough -f rawvideo -pix_fmt rgb24 - 2> " + log);
-    std::ifstream lines(log);
-    for (std::string line; std::getline(lines, line);) {
-      const std::size_t at = line.find("] n:");
-      const std::size_t pts = line.find(" pts:");
-      if (at != std::string::npos && pts != std::string::npos) ticks.push_back(std::atoll(line.c_str() + pts + 5));
-    }
-  }
+  std::vector<double> times;
 };
+
+/// What the program makes of a file; `tick`: of its timestamps.
+all_frames by_program(const std::string& path, double tick) {
+  all_frames all;
+  // -copyts keeps the timestamps; showinfo's lines have those of the frames that are written.
+  const std::string log = path + ".log";
+  all.pixels = output_of("ffmpeg -nostdin -v info -threads 1 -copyts -i " + path +
+                         " -map 0:v -vf showinfo -fps_mode passthrough -f rawvideo -pix_fmt rgb24 - 2> " + log);
+  std::ifstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t at = line.find("] n:");
+    const std::size_t pts = line.find(" pts:");
+    if (at == std::string::npos || pts == std::string::npos) continue;
+    all.times.push_back(static_cast<double>(std::atoll(line.c_str() + pts + 5)) * tick);
+  }
+  return all;
+}
+
+/// What torchcodec_frames.py has written of a file.
+all_frames by_torchcodec(const std::string& path) {
+  all_frames all;
+  all.pixels = test::read_file(path + ".rgb");
+  const std::string times = test::read_file(path + ".times");
+  all.times.resize(times.size() / sizeof(double));
+  std::memcpy(all.times.data(), times.data(), times.size());
+  return all;
+}
 
 template <class T, std::size_t N>
 const T& any_of(rng& random, const T (&all)[N]) {
@@ -142,15 +160,21 @@ video_form drawn_form(rng& random, int number) {
   return form;
 }
 
+std::string text_of(const video_form& f) {
+  std::ostringstream text;
+  text << "video " << f.seed << ": " << f.codec << " " << f.options << " in " << f.container << " " << f.layout
+       << ", pixel format " << f.format << ", " << f.width << " x " << f.height << ", " << f.frames
+       << " frames, groups of " << f.group << ", " << f.between << " between, hidden " << f.hidden << ", quarters "
+       << f.quarters << ", colours " << f.colours << ", range " << f.range << ", uneven " << !f.times.empty();
+  return text.str();
+}
+
 /// Compares every frame, then clips from places in the middle.
-void compare(const std::string& path, const video_form& form, rng& random) {
-  const std::string file = examples::encode_video(form);
-  std::ofstream(path, std::ios::binary) << file;
-  const program_frames expected(path);
+void compare(const std::string& file, const video_form& form, const all_frames& expected, rng& random) {
   const bool lies = form.quarters % 2 == 0;
   const std::size_t size = static_cast<std::size_t>(form.width) * static_cast<std::size_t>(form.height) * 3;
   const std::size_t count = expected.pixels.size() / size;
-  REQUIRE(count == expected.ticks.size());
+  REQUIRE(count == expected.times.size());
   REQUIRE(count > 0);
   video_options o;
   o.width = lies ? form.width : form.height;
@@ -166,10 +190,7 @@ void compare(const std::string& path, const video_form& form, rng& random) {
   std::string pixels;
   const std::vector<double> times = decoded(clip_start::first, static_cast<int>(count), pixels);
   CHECK((pixels == expected.pixels));
-  const double tick = static_cast<double>(form.tick.num) / form.tick.den;
-  for (std::size_t i = 0; i < count; ++i) {
-    CHECK(times[i] == Approx(static_cast<double>(expected.ticks[i]) * tick).margin(1e-9));
-  }
+  for (std::size_t i = 0; i < count; ++i) CHECK(times[i] == Approx(expected.times[i]).margin(1e-9));
   CHECK_THROWS_AS(decoded(clip_start::first, static_cast<int>(count) + 1, pixels), decode_error);
   for (int i = 0; i < 3; ++i) {
     const double at = decoded(clip_start::random, 1, pixels)[0];
@@ -188,12 +209,10 @@ void compare_drawn(int from, int to) {
   for (int i = from; i < to; ++i) {
     rng random(static_cast<std::uint64_t>(i), 0, 0);
     const video_form form = drawn_form(random, i);
-    INFO("video " << i << ": " << form.codec << " " << form.options << " in " << form.container << " " << form.layout
-                  << ", pixel format " << form.format << ", " << form.width << " x " << form.height << ", "
-                  << form.frames << " frames, groups of " << form.group << ", " << form.between << " between, hidden "
-                  << form.hidden << ", quarters " << form.quarters << ", colours " << form.colours << ", range "
-                  << form.range << ", uneven " << !form.times.empty());
-    compare(path, form, random);
+    INFO(text_of(form));
+    const std::string file = examples::encode_video(form);
+    std::ofstream(path, std::ios::binary) << file;
+    compare(file, form, by_program(path, static_cast<double>(form.tick.num) / form.tick.den), random);
   }
 }
 
@@ -202,3 +221,36 @@ void compare_drawn(int from, int to) {
 TEST_CASE("drawn videos equal what the program ffmpeg makes of them, a few", "[outside]") { compare_drawn(0, 12); }
 
 TEST_CASE("500 drawn videos equal what the program ffmpeg makes of them", "[slow]") { compare_drawn(12, 512); }
+
+TEST_CASE("500 drawn videos equal what torchcodec makes of them", "[outside]") {
+  const char* const python = std::getenv("MILLRACE_TORCHCODEC_PYTHON");
+  if (python == nullptr) {
+    MILLRACE_SKIP("torchcodec is not installed (MILLRACE_TORCHCODEC_PYTHON names a Python that has it)");
+  }
+  const test::temporary_folder folder;
+  constexpr int videos = 500;
+  std::vector<std::string> files;
+  for (int i = 0; i < videos; ++i) {
+    rng random(static_cast<std::uint64_t>(i), 0, 0);
+    files.push_back(examples::encode_video(drawn_form(random, i)));
+    folder.file(std::to_string(i), files.back());
+  }
+  const std::string command = std::string(python) + " '" + MILLRACE_TEST_SOURCE_DIR +
+                              "/tests/video/torchcodec_frames.py' '" + folder.path() + "' " + std::to_string(videos);
+  REQUIRE(std::system(command.c_str()) == 0);
+  int failed = 0;
+  for (int i = 0; i < videos; ++i) {
+    rng random(static_cast<std::uint64_t>(i), 0, 0);
+    const video_form form = drawn_form(random, i);
+    INFO(text_of(form));
+    const std::string path = folder.file(std::to_string(i));
+    if (!std::filesystem::exists(path + ".rgb")) {
+      // Of some it looks for the first frame from a key frame on that comes later than the hidden one.
+      CHECK(form.hidden != 0);
+      ++failed;
+      continue;
+    }
+    compare(files[static_cast<std::size_t>(i)], form, by_torchcodec(path), random);
+  }
+  CHECK(failed <= 1);
+}
