@@ -371,7 +371,7 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             goals=[("cpu", "millrace: epochs() | decode_images() | batch()", ["DALI, CPU"], 0.5),
                    ("cpu", "millrace: epochs() | decode_images() | batch()", ["torchvision v2"], 0.65)]),
         "augment": Group(
-            "random crops to 224x224, jittered, turned by up to 15 degrees, blurred, one in four erased in part",
+            "random crops to 224x224, jittered, turned, blurred, one in four erased in part",
             **{**of_images, "expected": (samples, samples * CROPPED)}, rows=
             [("millrace: epochs() | decode_images(f) | batch()", "ours:augment", "from the store, shuffled, CRC"),
              ("torchvision v2, floats", "torchvision_augment:float32", "from memory"),
