@@ -86,11 +86,13 @@ nb::object training(const std::string& folder, const std::string& format, const 
   const bool archives = format == "npz";
   const mill::dataset files(mill::files(), folder,
                             {.index = index, .format = archives ? mill::object_samples() : mill::tfrecord_shards()});
-  auto samples =
-      mill::epochs(files, {.seed = seed, .epochs = epochs, .batch = batch, .rank = mill::rank_from_environment()});
+  const std::size_t bytes = archives ? mill::GiB : 0;  // several of 146 MB at once
+  auto samples = mill::epochs(
+      files, {.seed = seed, .epochs = epochs, .batch = batch, .rank = mill::rank_from_environment(), .bytes = bytes});
   const squares made(archives, side);
-  mill::stream<square> rows = archives ? std::move(samples) | mill::map_concurrent(made)  // it unpacks
-                                       : std::move(samples) | mill::map(made);
+  mill::stream<square> rows = archives
+                                  ? std::move(samples) | mill::map_concurrent(made, {.bytes = bytes})  // it unpacks
+                                  : std::move(samples) | mill::map(made);
   return millrace_python::run(std::move(rows) | mill::batch());
 }
 

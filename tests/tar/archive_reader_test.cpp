@@ -193,6 +193,20 @@ TEST_CASE("zip and cpio members respect the limits") {
   CHECK(read_any(long_name).error == "a name is longer than 4096 bytes");
 }
 
+TEST_CASE("the input of an unpacker counts what it holds, and long zip members are read") {
+  tar::detail::packed_input input(16);
+  input.push(bytes::copy("abc"));
+  input.push(bytes::copy("de"));
+  CHECK(input.next() == "abc");
+  CHECK(input.held() == 5);
+  CHECK(input.next() == "de");
+  CHECK(input.held() == 2);
+  const std::string text = test::pack("zip", {{"a", std::string(40 * MiB, 'x')}}, "compression=store");
+  for (const std::size_t piece : {text.size(), std::size_t(MiB)}) {
+    CHECK((read_any(text, {}, {piece, 0}).members.at(0).body == std::string(40 * MiB, 'x')));
+  }
+}
+
 TEST_CASE("cpio links are distinguished from files") {
   const std::string text = test::pack("newc", {{"link", "target", AE_IFLNK}, {"file", "body"}});
   const outcome got = read_any(text);

@@ -73,6 +73,12 @@ class packed_input {
   }
   void end() noexcept { ended_ = true; }
 
+  /// Bytes of the current piece and of those after it. Looks at each.
+  std::size_t held() const noexcept {
+    std::size_t sum = current_.size();
+    for (std::size_t i = next_; i < queue_.size(); ++i) sum += queue_[i].size();
+    return sum;
+  }
   /// True when nothing can be given and more may come.
   bool starved() const noexcept { return next_ == queue_.size() && !ended_; }
 

@@ -572,8 +572,9 @@ MILLRACE_INLINE bool unpacker::read_body(::archive* a, ::archive_entry* e) {
   if (announced > most) {
     return fail("the member's " + std::to_string(announced) + " bytes are more than " + what_bounds, at);
   }
-  // More is taken as it comes: a header may announce any number.
-  constexpr std::uint64_t first = 16 * MiB;
+  // More than the input has is taken as it comes: a header may announce any number.
+  std::uint64_t first = 16 * MiB;
+  if (announced > first) first = std::max<std::uint64_t>(first, input_.held());
   writable_bytes memory =
       writable_bytes::allocate(static_cast<std::size_t>(std::min(known ? announced : most, known ? first : 64 * KiB)));
   std::size_t filled = 0;
