@@ -15,3 +15,4 @@ MILLRACE_QUIET_FRAMES
 #include <millrace/decode/decode_video.ipp>
 #include <millrace/decode/detail/video_file.ipp>
 #include <millrace/decode/video_decoder.ipp>
+#include <millrace/decode/video_sound.ipp>

@@ -10,6 +10,8 @@ extern "C" {
 #include <libavutil/pixdesc.h>
 }
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -40,7 +42,17 @@ struct video_form {
   const char* layout = "";               ///< of the container's file: options of libavformat, as those
   AVColorSpace colours = AVCOL_SPC_UNSPECIFIED;
   AVColorRange range = AVCOL_RANGE_UNSPECIFIED;
+  const char* sound = "";  ///< of libavcodec's encoders; empty: there is none
+  int rate = 48000;        ///< of the sound: values a second
+  int channels = 2;
+  std::int64_t late = 0;  ///< values by which the sound begins after the pictures
 };
+
+/// The sound at value `n` of a channel, from -0.5 to 0.5: a sine that rises, and so is another one at any other time.
+inline double sound_at(int channel, std::int64_t n, int rate) {
+  const double t = static_cast<double>(n) / rate;
+  return 0.5 * std::sin(6.283185307179586 * (300 * t + 100 * t * t) + channel);
+}
 
 namespace detail {
 
@@ -92,6 +104,93 @@ struct free_av {
     }
     ::avformat_free_context(c);
   }
+};
+
+/// Encodes sound_at() into a stream of the container.
+class sound_encoder {
+ public:
+  sound_encoder(const video_form& form, AVFormatContext& muxer) : form_(form), muxer_(muxer) {
+    const AVCodec* const codec = ::avcodec_find_encoder_by_name(form.sound);
+    if (codec == nullptr) throw std::runtime_error(std::string("encode_video: FFmpeg has no encoder ") + form.sound);
+    encoder_.reset(::avcodec_alloc_context3(codec));
+    encoder_->sample_fmt = format_of(form.sound);
+    encoder_->sample_rate = form.rate;
+    encoder_->time_base = {1, form.rate};
+    encoder_->bit_rate = 128'000;
+    encoder_->thread_count = 1;
+    ::av_channel_layout_default(&encoder_->ch_layout, form.channels);
+    if ((muxer.oformat->flags & AVFMT_GLOBALHEADER) != 0) encoder_->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
+    checked(::avcodec_open2(encoder_.get(), codec, nullptr), "the encoder of sound");
+    stream_ = ::avformat_new_stream(&muxer, nullptr);
+    if (stream_ == nullptr) throw std::bad_alloc();
+    checked(::avcodec_parameters_from_context(stream_->codecpar, encoder_.get()), "parameters");
+    stream_->time_base = {1, form.rate};
+    muxer.strict_std_compliance = FF_COMPLIANCE_EXPERIMENTAL;  // some are in MP4
+  }
+
+  /// Up to value `end`, which is the last one with `all`.
+  void write(std::int64_t end, bool all) {
+    const std::int64_t block = encoder_->frame_size > 0 ? encoder_->frame_size : 1024;
+    while (at_ < end && (all || at_ + block <= end)) {
+      ::av_frame_unref(frame_.get());
+      frame_->format = encoder_->sample_fmt;
+      frame_->nb_samples = static_cast<int>(std::min(block, end - at_));
+      frame_->sample_rate = form_.rate;
+      frame_->pts = at_ + form_.late;
+      checked(::av_channel_layout_copy(&frame_->ch_layout, &encoder_->ch_layout), "a layout");
+      checked(::av_frame_get_buffer(frame_.get(), 0), "a frame");
+      for (int c = 0; c < form_.channels; ++c) {
+        for (int i = 0; i < frame_->nb_samples; ++i) put(c, i, sound_at(c, at_ + i, form_.rate));
+      }
+      at_ += frame_->nb_samples;
+      send(frame_.get());
+    }
+    if (all) send(nullptr);
+  }
+
+ private:
+  static AVSampleFormat format_of(const std::string& codec) {
+    if (codec == "pcm_f32le") return AV_SAMPLE_FMT_FLT;
+    if (codec == "pcm_s24le") return AV_SAMPLE_FMT_S32;
+    if (codec == "alac") return AV_SAMPLE_FMT_S16P;
+    const bool whole = codec == "flac" || codec == "libopus" || codec == "mp2" || codec.starts_with("pcm_");
+    return whole ? AV_SAMPLE_FMT_S16 : AV_SAMPLE_FMT_FLTP;
+  }
+  void put(int c, int i, double value) {
+    const bool planar = ::av_sample_fmt_is_planar(encoder_->sample_fmt) != 0;
+    std::uint8_t* const to = frame_->extended_data[planar ? c : 0];
+    const auto at = static_cast<std::size_t>(planar ? i : i * form_.channels + c);
+    const auto store = [&](auto v) { std::memcpy(to + at * sizeof v, &v, sizeof v); };
+    switch (::av_get_packed_sample_fmt(encoder_->sample_fmt)) {
+      case AV_SAMPLE_FMT_S16:
+        return store(static_cast<std::int16_t>(std::lround(value * 32768)));
+      case AV_SAMPLE_FMT_S32:
+        return store(static_cast<std::int32_t>(std::lround(value * 2147483648.0)));
+      case AV_SAMPLE_FMT_FLT:
+        return store(static_cast<float>(value));
+      default:
+        throw std::runtime_error("encode_video: values that the encoder of sound does not take");
+    }
+  }
+  void send(const AVFrame* frame) {
+    checked(::avcodec_send_frame(encoder_.get(), frame), "a frame of sound");
+    for (;;) {
+      const int code = ::avcodec_receive_packet(encoder_.get(), packet_.get());
+      if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return;
+      checked(code, "a packet of sound");
+      packet_->stream_index = stream_->index;
+      ::av_packet_rescale_ts(packet_.get(), encoder_->time_base, stream_->time_base);
+      checked(::av_write_frame(&muxer_, packet_.get()), "writing");
+    }
+  }
+
+  const video_form& form_;
+  AVFormatContext& muxer_;
+  std::unique_ptr<AVCodecContext, free_av> encoder_;
+  std::unique_ptr<AVFrame, free_av> frame_{::av_frame_alloc()};
+  std::unique_ptr<AVPacket, free_av> packet_{::av_packet_alloc()};
+  AVStream* stream_ = nullptr;
+  std::int64_t at_ = 0;
 };
 
 }  // namespace detail
@@ -152,6 +251,8 @@ inline std::string encode_video(const video_form& form, const std::function<void
     std::memcpy(side, matrix, sizeof matrix);
 #endif
   }
+  std::unique_ptr<detail::sound_encoder> sound;
+  if (form.sound[0] != '\0') sound = std::make_unique<detail::sound_encoder>(form, *muxer);
   if (form.hidden != 0) muxer->avoid_negative_ts = 0;
   ::av_dict_parse_string(&options, form.layout, "=", ":", 0);
   const int begun = ::avformat_write_header(muxer.get(), &options);
@@ -175,10 +276,15 @@ inline std::string encode_video(const video_form& form, const std::function<void
       checked(::av_write_frame(muxer.get(), packet.get()), "writing");
     }
   };
+  const auto write_sound = [&](std::int64_t ticks, bool all) {
+    ticks = std::min(ticks, form.frames * form.length);
+    if (sound) sound->write(::av_rescale_q(ticks, form.tick, AVRational{1, form.rate}), all);
+  };
   for (int i = 0; i < form.frames; ++i) {
     checked(::av_frame_make_writable(frame.get()), "a frame");
     detail::draw(*frame, form, i);
     frame->pts = form.times.empty() ? i * form.length : form.times[static_cast<std::size_t>(i)];
+    write_sound(frame->pts, false);
     frame->color_range = form.range;
     frame->colorspace = form.colours;
     if (sees) sees(*frame, i);
@@ -187,6 +293,7 @@ inline std::string encode_video(const video_form& form, const std::function<void
   }
   checked(::avcodec_send_frame(encoder.get(), nullptr), "the end");
   write_packets();
+  write_sound(INT64_MAX, true);
   checked(::av_write_trailer(muxer.get()), "the trailer");
   std::uint8_t* all = nullptr;
   const int size = ::avio_close_dyn_buf(muxer->pb, &all);

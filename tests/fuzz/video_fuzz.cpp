@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// libFuzzer: clips of videos are decoded or refused, whatever the boxes, elements and packets say. Begins with MP4s,
-// one of them fragmented, and Matroska files, which the input edits (edits.hpp); the second byte chooses.
+// libFuzzer: clips of videos, and their sound, are decoded or refused, whatever the boxes, elements and packets say.
+// Begins with MP4s, one of them fragmented, and Matroska files, which the input edits (edits.hpp); the second byte
+// chooses.
 //
 //   clang++-16 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. -Iinclude tests/fuzz/video_fuzz.cpp
 //     -lavformat -lavcodec -lswscale -lavutil
@@ -17,6 +18,7 @@
 
 #include <millrace/base/error.hpp>
 #include <millrace/decode/video_decoder.hpp>
+#include <millrace/decode/video_sound.hpp>
 #include <millrace/memory/bytes.hpp>
 
 #include "examples/common/encode_video.hpp"
@@ -42,6 +44,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       form.between = 0;
       made.push_back(examples::encode_video(form));
     }
+    form = {.codec = "mpeg4", .width = 16, .height = 16, .frames = 6};
+    for (const char* const sound : {"aac", "flac", "pcm_s16le", "ac3"}) {
+      form.sound = sound;
+      form.container = *sound == 'p' ? "mov" : *sound == 'f' ? "matroska" : "mp4";
+      made.push_back(examples::encode_video(form));
+    }
     return made;
   }();
   mill::video_options o{.frames = 3, .height = 16, .width = 16, .clips = 2, .start = mill::clip_start::even};
@@ -59,6 +67,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       mill::sample_rng numbers(0, 0, 0, 0, 0);
       const mill::tensor_view row(place.data(), mill::dtype::u8, decoder->dims());
       if (decoder->into(row, mill::bytes::copy(file), numbers).size() != 2) std::abort();
+    } catch (const mill::decode_error&) {
+    }
+  }
+  for (const bool tolerates : {false, true}) {
+    try {
+      const mill::video_span part{0.05, 0.2};
+      const mill::video_sound_options sound{.tolerate_corruption = tolerates, .max_values = 1 << 16};
+      if (mill::video_sound(mill::bytes::copy(file), sound).size() > 44 + (4 << 16)) std::abort();
+      mill::video_sound(mill::bytes::copy(file), sound, mill::where(), part);
     } catch (const mill::decode_error&) {
     }
   }

@@ -3,19 +3,26 @@
 
 // The programs of docs/guide/video.md, over small data sets of their own.
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <millrace/decode/decode_video.hpp>
+#include <millrace/decode/video_sound.hpp>
 #include <millrace/formats/video_shards.hpp>
 #include <millrace/millrace.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/train.hpp>
+#if defined(MILLRACE_WITH_AUDIO)
+#include <millrace/decode/decode_audio.hpp>
+#endif
 
 #include "examples/common/encode_video.hpp"
 #include "tests/support/catch.hpp"
@@ -75,6 +82,48 @@ auto training_on_films(const mill::s3::client& s3, const std::string& index, mil
          mill::decode_video(frames) | mill::batch() | mill::to_device(mill::host_device());
 }
 // end films
+
+#if defined(MILLRACE_WITH_AUDIO)
+// begin sound
+/// What is heard in films, of each second alone.
+auto training_on_sound(const mill::s3::client& s3, const std::string& index, mill::rank mine) {
+  const mill::dataset films(s3, "s3://corpus/films/",
+                            {.index = index, .format = mill::video_shards({.seconds = 1, .audio = true})});
+  return mill::epochs(films, {.seed = 7, .epochs = 1, .batch = 2, .rank = mine}) | mill::sound_of_videos() |
+         mill::decode_audio({.rate = 16000, .channels = 1, .seconds = 1}) | mill::batch() |
+         mill::to_device(mill::host_device());
+}
+// end sound
+
+// begin both
+/// A clip, and what is heard meanwhile.
+class seen_and_heard {
+ public:
+  void operator()(const mill::sample& s, const mill::batch_row& row) const {
+    frames_(s, row);
+    const mill::audio sound = sound_(mill::video_sound(s), 0, s.from.at(s.key));
+    std::memcpy(row.field("audio").data(), sound.data(), sound.values.size());
+  }
+  mill::batch_layout layout(std::size_t samples) const {
+    std::vector<mill::batch_field> fields = frames_.layout(samples).fields();
+    fields.emplace_back("audio", mill::dtype::f32, mill::shape{16000});
+    return mill::batch_layout(samples, std::move(fields));
+  }
+
+ private:
+  mill::video_row_writer frames_{{.frames = 8, .height = 32, .width = 32, .start = mill::clip_start::first, .rate = 8}};
+  mill::audio_decoder sound_{{.rate = 16000, .channels = 1, .seconds = 1}};
+};
+
+auto training_on_both(const mill::s3::client& s3, const std::string& index, mill::rank mine) {
+  const mill::dataset films(s3, "s3://corpus/films/",
+                            {.index = index, .format = mill::video_shards({.seconds = 1, .audio = true})});
+  const seen_and_heard write;
+  return mill::epochs(films, {.seed = 7, .epochs = 1, .batch = 2, .rank = mine}) |
+         mill::fill_batches(mill::batch_pool(write.layout(2)), write) | mill::to_device(mill::host_device());
+}
+// end both
+#endif
 
 }  // namespace
 
@@ -157,3 +206,46 @@ TEST_CASE("the guide's training on films takes each second once, on two ranks th
   }
   CHECK(together == all);
 }
+
+#if defined(MILLRACE_WITH_AUDIO)
+TEST_CASE("the guide's trainings on sound hear each second of the films", "[guide]") {
+  mill::s3_server::background server;
+  for (int n = 0; n < 2; ++n) {
+    examples::video_form form{.codec = "mpeg4", .frames = 25 * (n + 2), .seed = n};
+    form.sound = "aac";
+    form.rate = 16000;
+    form.channels = 1;
+    server.put("corpus", "films/" + std::to_string(n) + ".mp4", examples::encode_video(form));
+  }
+  const std::string endpoint = server.endpoint();
+  mill::s3::config_options o;
+  o.endpoint = endpoint;
+  o.region = "us-east-1";
+  const mill::s3::client s3(mill::s3::config(o), mill::s3::credentials("test-key", "test-secret"));
+  const mill::test::temporary_folder at;
+  mill::runtime rt;
+  std::size_t seen = 0;
+  const auto check = [&seen](const mill::device_batch& b) {
+    const auto values = b.field("audio").values<float>();
+    REQUIRE(values.size() == b.size() * 16000);
+    for (std::size_t i = 0; i < b.size(); ++i) {
+      if (b.weights()[i] == 0) continue;
+      ++seen;
+      const long second = std::stol(std::string(b.keys()[i].substr(b.keys()[i].find('#') + 1)));
+      double sum = 0;
+      for (long k = 0; k < 15000; ++k) {  // the sine of this second
+        const double drawn = examples::sound_at(0, second * 16000 + k, 16000);
+        sum += std::pow(values[i * 16000 + static_cast<std::size_t>(k)] - drawn, 2);
+      }
+      CHECK(std::sqrt(sum / 15000) < 0.02);
+    }
+  };
+  for (const mill::device_batch& b : rt.run(training_on_sound(s3, at.file("films.index"), {}))) check(b);
+  CHECK(seen == 5);
+  for (const mill::device_batch& b : rt.run(training_on_both(s3, at.file("films.index"), {}))) {
+    check(b);
+    CHECK(b.field("video").dims() == mill::shape{static_cast<std::int64_t>(b.size()), 8, 32, 32, 3});
+  }
+  CHECK(seen == 10);
+}
+#endif

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <millrace/base/compiler.hpp>
@@ -14,6 +15,16 @@
 #include <millrace/shards/sample.hpp>
 
 namespace millrace::inline MILLRACE_ABI {
+
+namespace detail {
+
+/// The field of a sample that is a video: the one of that name, else the first by content; decode_error if there is
+/// none. `options`, the name of a type, is for the line in the log about several.
+std::size_t video_field_of(const sample& s, std::string_view name, const char* options);
+/// The part of it that counts, as the fields of these names say; nothing if it has neither.
+std::optional<video_span> video_part_of(const sample& s, std::string_view begin, std::string_view end);
+
+}  // namespace detail
 
 /// Writes the clips of a sample's video, and its class number if it has one, into a row of a batch: used by
 /// decode_video() for each sample, and a function for fill_batches(), alone or as a part of your own. Copies share
@@ -38,9 +49,6 @@ class video_row_writer {
   batch_layout layout(std::size_t samples) const;
 
  private:
-  const bytes& video_of(const sample& s) const;
-  std::optional<video_span> part_of(const sample& s) const;
-
   video_decoder decoder_;
 };
 

@@ -26,7 +26,8 @@ MILLRACE_INLINE void video_row_writer::operator()(const sample& s, const batch_r
   const bool draws = o.start == clip_start::random || o.crop.random() || o.flip > 0;
   sample_rng numbers = draws ? s.random(purpose::augment) : sample_rng(0, 0, 0, 0, 0);
   const std::vector<decoded_clip> clips =
-      decoder_.into(row.field(0), video_of(s), numbers, s.from.at(s.key), part_of(s));
+      decoder_.into(row.field(0), s.fields[detail::video_field_of(s, o.field, "video_options")].data, numbers,
+                    s.from.at(s.key), detail::video_part_of(s, o.begin, o.end));
   auto times = row.values<double>("video_times").begin();
   auto lengths = row.values<std::int64_t>("video_lengths").begin();
   for (const decoded_clip& c : clips) {
@@ -48,51 +49,53 @@ MILLRACE_INLINE batch_layout video_row_writer::layout(std::size_t samples) const
   return batch_layout(samples, std::move(fields));
 }
 
-MILLRACE_INLINE std::optional<video_span> video_row_writer::part_of(const sample& s) const {
-  const video_options& o = decoder_.options();
-  const bytes* const begin = o.begin.empty() ? nullptr : s.find(o.begin);
-  const bytes* const end = o.end.empty() ? nullptr : s.find(o.end);
+namespace detail {
+
+MILLRACE_INLINE std::optional<video_span> video_part_of(const sample& s, std::string_view begin_name,
+                                                        std::string_view end_name) {
+  const bytes* const begin = begin_name.empty() ? nullptr : s.find(begin_name);
+  const bytes* const end = end_name.empty() ? nullptr : s.find(end_name);
   if (begin == nullptr && end == nullptr) return std::nullopt;
   const auto seconds = [&](const bytes* data, std::string_view name) {
     double value = 0;
     if (data == nullptr || data->size() != sizeof value) {
       throw decode_error("the field " + std::string(name) + " is no time in seconds, 8 bytes of f64 " +
-                             "(video_options::begin and ::end name the fields of a part)",
+                             "(the options .begin and .end name the fields of a part)",
                          s.from.at(s.key));
     }
     std::memcpy(&value, data->data(), sizeof value);
     return value;
   };
-  return video_span{seconds(begin, o.begin), seconds(end, o.end)};
+  return video_span{seconds(begin, begin_name), seconds(end, end_name)};
 }
 
-MILLRACE_INLINE const bytes& video_row_writer::video_of(const sample& s) const {
-  const std::string_view name = decoder_.options().field;
-  if (!name.empty()) return s[name];
-  const field* taken = nullptr;
+MILLRACE_INLINE std::size_t video_field_of(const sample& s, std::string_view name, const char* options) {
+  if (!name.empty()) static_cast<void>(s[name]);  // throws if there is none
+  std::size_t taken = s.fields.size();
   std::string has, videos;
-  for (const field& f : s.fields) {
+  for (std::size_t i = 0; i < s.fields.size(); ++i) {
+    const field& f = s.fields[i];
+    if (!name.empty() && f.extension == name) return i;
     has += (has.empty() ? "" : ", ") + f.extension;
-    if (detail::video_kind_of(f.data.view()) == detail::video_kind::unknown) continue;
-    if (taken == nullptr) {
-      taken = &f;
-      videos = f.extension;
-    } else {
-      videos += ", " + f.extension;
-    }
+    if (video_kind_of(f.data.view()) == video_kind::unknown) continue;
+    if (taken == s.fields.size()) taken = i;
+    videos += (videos.empty() ? "" : ", ") + f.extension;
   }
-  if (taken == nullptr) {
+  if (taken == s.fields.size()) {
     throw decode_error("no field of the sample is an MP4, QuickTime or Matroska file (it has: " + has + ")",
                        s.from.at(s.key));
   }
-  if (videos.size() != taken->extension.size()) {
-    detail::say_first("several videos",
-                      "several fields of the sample are videos (" + videos + "): the first in the archive, " +
-                          taken->extension + ", is taken here and in samples alike; video_options::field names another",
-                      s.from.at(s.key));
+  const std::string& first = s.fields[taken].extension;
+  if (videos.size() != first.size()) {
+    say_first("several videos",
+              "several fields of the sample are videos (" + videos + "): the first in the archive, " + first +
+                  ", is taken here and in samples alike; " + options + "::field names another",
+              s.from.at(s.key));
   }
-  return taken->data;
+  return taken;
 }
+
+}  // namespace detail
 
 MILLRACE_COROUTINE_BODY stream<encoded_video> decode_video_stage::operator()(async_generator<sample> source) && {
   return stream<encoded_video>(detail::encoded_samples(std::move(source), std::move(how_))).named("decode_video");

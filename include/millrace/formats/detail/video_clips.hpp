@@ -27,11 +27,11 @@ namespace millrace::inline MILLRACE_ABI::detail {
 /// The text, all numbers little-endian: 4 bytes each 1 for MP4 or 2 for Matroska, the bytes of the init segment, ticks
 /// in a second, clips C, groups G, tracks T; of each track its number, the unit of its times (4 bytes each) and its
 /// delay (8); the init segment; of each clip its begin and end in ticks (8 each), its first group and the one after its
-/// last (4 each); T G
-/// + 1 times 4 bytes, where the samples of a track in a group begin in what follows. Those are: their number; the
-/// time of the first one's decoding; runs of durations; 0 and the shift from decoding to showing of all, or 1 and each
-/// shift; sizes; runs of samples that follow each other in the object, each with its distance from the end of the
-/// one before it. Numbers there are of 7 bits a byte, the least significant first.
+/// last (4 each); T G + 1 times 4 bytes, where the samples of a track in a group begin in what follows; sound begins
+/// before its group, with samples that the group before may have, too. Those are: their number; the time of the first
+/// one's decoding; runs of durations; 0 and the shift from decoding to showing of all, or 1 and each shift; sizes; runs
+/// of samples that follow each other in the object, each with its distance from the end of the one before it. Numbers
+/// there are of 7 bits a byte, the least significant first.
 ///
 /// A key frame of Matroska is two groups of one sample each, the blocks up to matroska_file::group::lead and those
 /// after them: clips end between them. The time of the first one's decoding is there that of its cluster, and the

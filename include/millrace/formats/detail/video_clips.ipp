@@ -228,9 +228,12 @@ MILLRACE_INLINE std::string video_clips::write(const source& from, const video_s
   std::vector<std::uint64_t> begins;
   std::vector<std::uint64_t> bytes(count + 1);   // of the samples of the groups before
   std::vector<std::uint64_t> number(count + 1);  // and how many these are
+  std::vector<std::uint64_t> lead_bytes(count);  // of the sound before a group
+  std::vector<std::uint64_t> lead_number(count);
   std::vector<std::uint64_t> least(count, UINT64_MAX);
   std::vector<std::int64_t> units;
   std::vector<std::vector<std::size_t>> firsts;
+  std::vector<std::vector<std::size_t>> leads;  // the first samples, with the sound before
   for (const mp4_track& t : tracks) {
     std::int64_t unit = 0;
     for (const mp4_sample& s : t.samples)
@@ -241,21 +244,30 @@ MILLRACE_INLINE std::string video_clips::write(const source& from, const video_s
     append_le(out, static_cast<std::uint64_t>(t.delay), 8);
     if (&t == &pictures) {
       firsts.push_back(groups.first);
+      leads.push_back(groups.first);
       continue;
     }
-    // Sound goes with the group that is shown when it is heard.
+    // Sound goes with the group that is shown when it is heard. A packet may begin before its group, and a decoder
+    // needs those before it, of Opus 80 ms (RFC 7845, 4.6): those of 0.1 s, and two more, come with both groups.
     std::vector<std::size_t> first;
+    std::vector<std::size_t> lead;
     std::size_t i = 0;
+    std::size_t early = 0;
     for (std::size_t g = 0; g < count; ++g) {
       __extension__ using wide = __int128;
-      const auto before = [&](const mp4_sample& s) {
-        return wide{t.presented(s)} * pictures.timescale < wide{groups.begin[g]} * t.timescale;
+      const auto before = [&](std::size_t which, std::uint32_t tenths) {
+        return g != 0 && which < t.samples.size() &&
+               (wide{t.presented(t.samples[which])} * 10 + wide{tenths} * t.timescale) * pictures.timescale <
+                   wide{groups.begin[g]} * 10 * t.timescale;
       };
-      while (g != 0 && i < t.samples.size() && before(t.samples[i])) ++i;
+      while (before(i, 0)) ++i;
+      while (before(early, 1)) ++early;
       first.push_back(i);
+      lead.push_back(early < 2 ? 0 : early - 2);
     }
     first.push_back(t.samples.size());
     firsts.push_back(std::move(first));
+    leads.push_back(std::move(lead));
   }
   out += init;
   for (const clip& c : clips) {
@@ -268,13 +280,15 @@ MILLRACE_INLINE std::string video_clips::write(const source& from, const video_s
     bytes[g + 1] = bytes[g];
     number[g + 1] = number[g];
     for (std::size_t t = 0; t < tracks.size(); ++t) {
-      const mp4_sample* const first = tracks[t].samples.data() + firsts[t][g];
-      const std::size_t its = firsts[t][g + 1] - firsts[t][g];
+      const mp4_sample* const first = tracks[t].samples.data() + leads[t][g];
+      const std::size_t lead = firsts[t][g] - leads[t][g];
+      const std::size_t its = firsts[t][g + 1] - leads[t][g];
       append_le(out, samples.size(), 4);
       put_samples(samples, first, its, units[t]);
-      number[g + 1] += its;
+      number[g + 1] += its - lead;
+      lead_number[g] += lead;
       for (std::size_t i = 0; i < its; ++i) {
-        bytes[g + 1] += first[i].size;
+        (i < lead ? lead_bytes[g] : bytes[g + 1]) += first[i].size;
         least[g] = std::min(least[g], first[i].offset);
       }
     }
@@ -289,8 +303,10 @@ MILLRACE_INLINE std::string video_clips::write(const source& from, const video_s
     p.begin = *std::min_element(least.begin() + static_cast<std::ptrdiff_t>(c.first),
                                 least.begin() + static_cast<std::ptrdiff_t>(c.last));
     const std::uint64_t head =
-        from.container == 2 ? matroska_file::room : moof_bytes(number[c.last] - number[c.first], tracks.size()) + 8;
-    p.bytes = init.size() + head + bytes[c.last] - bytes[c.first];
+        from.container == 2
+            ? matroska_file::room
+            : moof_bytes(number[c.last] - number[c.first] + lead_number[c.first], tracks.size()) + 8;
+    p.bytes = init.size() + head + bytes[c.last] - bytes[c.first] + lead_bytes[c.first];
     if (bytes[c.last] == bytes[c.first]) {
       throw archive_error("the frames of clip " + std::to_string(places.size()) + " have no bytes", end);
     }
@@ -429,6 +445,14 @@ MILLRACE_INLINE std::vector<mp4_sample> video_clips::samples(std::size_t c, std:
       }
     }
     its->key = true;
+    if (before == 0 || t == 0) continue;
+    // The sound before this group has come with the one before.
+    const mp4_sample& newest = all[before - 1];
+    const auto its_first = all.begin() + static_cast<std::ptrdiff_t>(before);
+    const auto same = std::find_if(its_first, all.end(), [&](const mp4_sample& s) {
+      return s.offset == newest.offset && s.decode == newest.decode;
+    });
+    if (same != all.end()) all.erase(its_first, same + 1);
   }
   return all;
 }
