@@ -169,7 +169,7 @@ std::string text_of(const video_form& f) {
   return text.str();
 }
 
-/// Compares every frame, then clips from places in the middle.
+/// Compares every frame, then clips of single frames and of every second to fourth one from places in the middle.
 void compare(const std::string& file, const video_form& form, const all_frames& expected, rng& random) {
   const bool lies = form.quarters % 2 == 0;
   const std::size_t size = static_cast<std::size_t>(form.width) * static_cast<std::size_t>(form.height) * 3;
@@ -192,11 +192,16 @@ void compare(const std::string& file, const video_form& form, const all_frames& 
   CHECK((pixels == expected.pixels));
   for (std::size_t i = 0; i < count; ++i) CHECK(times[i] == Approx(expected.times[i]).margin(1e-9));
   CHECK_THROWS_AS(decoded(clip_start::first, static_cast<int>(count) + 1, pixels), decode_error);
-  for (int i = 0; i < 3; ++i) {
-    const double at = decoded(clip_start::random, 1, pixels)[0];
-    const auto frame = static_cast<std::size_t>(std::find(times.begin(), times.end(), at) - times.begin());
-    REQUIRE(frame < count);
-    CHECK((expected.pixels.compare(frame * size, size, pixels) == 0));
+  for (int i = 0; i < 4; ++i) {
+    o.stride = 1 + i;
+    const std::size_t most = (count - 1) / static_cast<std::size_t>(o.stride) + 1;
+    const std::vector<double> some =
+        decoded(clip_start::random, i == 0 ? 1 : 1 + static_cast<int>(random.below(most)), pixels);
+    for (std::size_t k = 0; k < some.size(); ++k) {
+      const auto frame = static_cast<std::size_t>(std::find(times.begin(), times.end(), some[k]) - times.begin());
+      REQUIRE(frame < count);
+      CHECK((expected.pixels.compare(frame * size, size, pixels, k * size, size) == 0));
+    }
   }
 }
 

@@ -356,7 +356,10 @@ MILLRACE_INLINE std::vector<decoded_clip> video_decoder::decode(workspace& w, vo
   detail::video_file video(file.view(), o);
   std::vector<detail::clip_frame> frames =
       detail::choose_frames(video, detail::counted_frames(video, part), o, numbers, made);
-  for (const detail::clip_frame& f : frames) made[f.clip].times.push_back(video.seconds(f.frame));
+  for (const detail::clip_frame& f : frames) {
+    video.want(f.frame);
+    made[f.clip].times.push_back(video.seconds(f.frame));
+  }
   std::stable_sort(frames.begin(), frames.end(),
                    [](const detail::clip_frame& a, const detail::clip_frame& b) { return a.frame < b.frame; });
 

@@ -157,7 +157,9 @@ class video_file {
   /// The angle of the display matrix by quarters; `odd`: it is another one, and the frames are left as they are.
   frame_turn turn(bool& odd) const noexcept;
 
-  /// The decoded frame, valid until the next call. Cheap in ascending order.
+  /// Says that decoded() will be called for the frame. Of the others those that none refers to are not decoded.
+  void want(std::size_t frame) noexcept { packets_[shown_[frame]].wanted = true; }
+  /// The decoded frame, a wanted one, valid until the next call. Cheap in ascending order.
   const AVFrame& decoded(std::size_t frame);
 
  private:
@@ -168,6 +170,7 @@ class video_file {
     int size = 0;
     int flags = 0;
     bool held = false;
+    bool wanted = false;
   };
 
   void open(const video_container& from);

@@ -432,6 +432,7 @@ MILLRACE_INLINE void video_file::feed() {
   if (code < 0) throw std::bad_alloc();
   packet_->pts = p.pts;
   packet_->flags = p.flags;
+  decoder_->skip_frame = p.wanted ? AVDISCARD_DEFAULT : AVDISCARD_NONREF;
   code = ::avcodec_send_packet(decoder_.get(), packet_.get());
   // Frames that are shown before the key frame may lack those that they refer to: they are not taken.
   const bool counts = !options_.tolerate_corruption && p.pts >= packets_[key_].pts;

@@ -303,9 +303,8 @@ MILLRACE_INLINE std::string video_clips::write(const source& from, const video_s
     p.begin = *std::min_element(least.begin() + static_cast<std::ptrdiff_t>(c.first),
                                 least.begin() + static_cast<std::ptrdiff_t>(c.last));
     const std::uint64_t head =
-        from.container == 2
-            ? matroska_file::room
-            : moof_bytes(number[c.last] - number[c.first] + lead_number[c.first], tracks.size()) + 8;
+        from.container == 2 ? matroska_file::room
+                            : moof_bytes(number[c.last] - number[c.first] + lead_number[c.first], tracks.size()) + 8;
     p.bytes = init.size() + head + bytes[c.last] - bytes[c.first] + lead_bytes[c.first];
     if (bytes[c.last] == bytes[c.first]) {
       throw archive_error("the frames of clip " + std::to_string(places.size()) + " have no bytes", end);
