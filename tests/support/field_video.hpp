@@ -12,7 +12,7 @@
 namespace millrace::test {
 
 /// A video of H.264's field pictures (ITU-T H.264, 7.4.3, field_pic_flag), which libx264 does not make: 16 x 32 pixels,
-/// 25 frames a second, of one macroblock of plain values (I_PCM) a field.
+/// 25 frames a second, of one macroblock of plain values (I_PCM) a field. No frame may refer to every second one.
 class field_video {
  public:
   /// A file with one packet a field, or a frame.
@@ -149,22 +149,23 @@ class field_video {
   /// A field: an I slice (7.3.3) of one macroblock (7.3.5).
   static std::string picture(int frame, bool bottom) {
     const bool idr = frame == 0 && !bottom;
+    const bool reference = frame % 2 == 0;
     bits b;
     b.ue(0);
     b.ue(7);
     b.ue(0);
-    b.put(static_cast<unsigned>(frame) % 16, 4);
+    b.put(static_cast<unsigned>(frame + 1) / 2 % 16, 4);
     b.put(1, 1);  // field_pic_flag
     b.put(bottom ? 1 : 0, 1);
     if (idr) b.ue(0);
-    b.put(0, idr ? 2 : 1);  // references as they come
+    if (reference) b.put(0, idr ? 2 : 1);  // references as they come
     b.ue(0);
     b.ue(1);   // no deblocking
     b.ue(25);  // I_PCM
     b.align();
     for (unsigned i = 0; i < 256; ++i) b.put(static_cast<unsigned>(20 + frame * 5 + (bottom ? 2 : 0)) + i / 16, 8);
     for (unsigned i = 0; i < 128; ++i) b.put(128, 8);
-    return with_size(b.unit(idr ? 0x65 : 0x61), 4);
+    return with_size(b.unit(idr ? 0x65 : reference ? 0x61 : 0x01), 4);
   }
 };
 

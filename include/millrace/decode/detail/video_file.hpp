@@ -158,7 +158,12 @@ class video_file {
   frame_turn turn(bool& odd) const noexcept;
 
   /// Says that decoded() will be called for the frame. Of the others those that none refers to are not decoded.
-  void want(std::size_t frame) noexcept { packets_[shown_[frame]].wanted = true; }
+  void want(std::size_t frame) noexcept {
+    const std::size_t at = shown_[frame];
+    packets_[at].wanted = true;
+    // A packet after it that is not shown may have the frame's second field.
+    if (at + 1 < packets_.size() && (packets_[at + 1].flags & AV_PKT_FLAG_DISCARD) != 0) packets_[at + 1].wanted = true;
+  }
   /// The decoded frame, a wanted one, valid until the next call. Cheap in ascending order.
   const AVFrame& decoded(std::size_t frame);
 
