@@ -4,7 +4,7 @@
 // The half of bench/peers/measure.py that is C++: the server that all read from, and millrace among those that are
 // measured. measure.py starts both, and says what is measured and how.
 // Build: c++ -std=c++20 -O2 -DMILLRACE_WITH_JPEG -Iinclude -I. bench/peers_bench.cpp -o peers_bench -lcurl -luring
-// -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg
+// -lssl -lcrypto -lexpat -larchive -lz -lzstd -ljpeg -lavformat -lavcodec -lswscale -lavutil
 //
 //   peers_bench serve SHARDS TEXTS RAWS [SHAPE]
 //                                           stores that many tars, text files and objects of 128 MiB; prints the
@@ -13,7 +13,7 @@
 //                                           1.5 GiB each; "records": SHARDS TFRecord files beside no tars; "small":
 //                                           only small objects; "lossy": 60 ms away; "tls": over TLS; "far": RAWS
 //                                           objects of 256 MB over TLS, 15 ms away; "checkpoint": one of SHARDS files
-//                                           of 34 MB, in safetensors
+//                                           of 34 MB, in safetensors; "films": SHARDS videos of a minute
 //   peers_bench trace FILE                  prints the nanoseconds of CPU that an event of a trace costs: as it is
 //                                           added, and as FILE is written of all of them at a run's end
 //   peers_bench WORK ENDPOINT KEYS          prints "ready"; each line of standard input, "PASSES FIRST THIRD", is
@@ -44,12 +44,14 @@
 #include <millrace/coro/tracer.hpp>
 #include <millrace/decode/augment.hpp>
 #include <millrace/decode/decode_images.hpp>
+#include <millrace/decode/decode_video.hpp>
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/pipe.hpp>
 #include <millrace/flow/sources.hpp>
 #include <millrace/formats/object_samples.hpp>
 #include <millrace/formats/tar_shards.hpp>
 #include <millrace/formats/tfrecord_shards.hpp>
+#include <millrace/formats/video_shards.hpp>
 #include <millrace/loader/detail/run_trace.hpp>
 #include <millrace/loader/detail/whole_file.hpp>
 #include <millrace/loader/runtime.hpp>
@@ -72,6 +74,7 @@
 #include "bench/common/raw_client.hpp"
 #include "bench/common/served.hpp"
 #include "bench/common/text.hpp"
+#include "examples/common/encode_video.hpp"
 
 namespace {
 
@@ -102,6 +105,12 @@ constexpr std::size_t far_bytes = 256'000'000;
 constexpr std::int64_t far_round_trip = 15'000'000;
 constexpr std::uint64_t far_rate = 85'000'000;
 constexpr std::uint64_t far_link = 800'000'000;
+// Of a film of a minute every two seconds are a clip, of which every third frame counts.
+constexpr std::size_t film_clips = 30;
+constexpr int film_rate = 24;
+constexpr int clip_seconds = 2;
+constexpr int clip_stride = 3;
+constexpr std::size_t clip_batch = 8;
 constexpr std::size_t photos = 64;
 constexpr std::size_t batch = 100;
 constexpr std::size_t first_samples = 32;  // of the works that end with them
@@ -204,6 +213,21 @@ std::string records(std::size_t n) {
   return out;
 }
 
+/// 640x360 in H.264, with two B frames between others and a key frame every 1.5 s.
+std::string film(std::size_t n) {
+  examples::video_form form;
+  form.width = 640;
+  form.height = 360;
+  form.frames = static_cast<int>(film_clips) * clip_seconds * film_rate;
+  form.seed = static_cast<int>(n) + 1;
+  form.tick = {1, film_rate * 512};
+  form.length = 512;
+  form.group = film_rate * 3 / 2;
+  form.between = 2;
+  form.options = "preset=veryfast";
+  return examples::encode_video(form);
+}
+
 void fill(mill::s3_server::background& server, std::size_t shards, std::size_t texts, std::size_t raws,
           const std::string& shape) {
   const auto same = [&server](const char* prefix, std::size_t count, std::size_t bytes) {
@@ -220,6 +244,7 @@ void fill(mill::s3_server::background& server, std::size_t shards, std::size_t t
   if (shape == "lossy" || shape == "small") return same("small/", small_objects, small_bytes);
   if (shape == "far") return same("far/", raws, far_bytes);
   if (shape == "records") return in_turns("records/", ".tfrecord", shards, records);
+  if (shape == "films") return in_turns("films/", ".mp4", shards, film);
   const std::size_t members = shape == "large" ? large_members : tar_members;
   std::vector<std::string> jpegs;
   for (std::size_t i = 0; i < photos; ++i) jpegs.push_back(bench::make_photo(i));
@@ -507,6 +532,13 @@ class works {
       auto data = dataset("train/", mill::tar_shards());
       return [this, data](counter& c) { images(*data, cropped(), mill::decode_images(cropped(), augment), c); };
     }
+    if (name == "clips") {
+      auto data = dataset("films/", mill::video_shards({.seconds = clip_seconds}));
+      return [this, data](counter& c) { clips(mill::epochs(*data, next_epoch(clip_batch)), c); };
+    }
+    if (name == "clips_of_files") {
+      return [this, all = clips_in_memory()](counter& c) { clips(mill::from_range(all), c); };
+    }
     if (name.rfind("lines", 0) == 0) {
       return [this, size = static_cast<std::size_t>(std::atoi(name.c_str() + 5))](counter& c) { lines(size, c); };
     }
@@ -597,11 +629,45 @@ class works {
     mill::augment::random_erasing{.probability = 0.25}(chw, numbers);
   }
   void images(const mill::dataset& data, const mill::image_options& o, mill::decode_images_stage decode, counter& c) {
-    for (const mill::host_batch& b :
-         rt().run(mill::epochs(data, next_epoch(batch)) | std::move(decode) | mill::batch(), quiet)) {
+    rows(mill::epochs(data, next_epoch(batch)) | std::move(decode) | mill::batch(),
+         static_cast<std::uint64_t>(o.height) * static_cast<std::uint64_t>(o.width) * 3, c);
+  }
+  /// The clips of all films, as samples of whole files in memory.
+  std::vector<mill::sample> clips_in_memory() {
+    if (!loop_) loop_ = mill::make_event_loop();
+    std::vector<mill::sample> all;
+    for (std::size_t i = 0; i < keys_; ++i) {
+      const mill::bytes file = mill::block_on(*loop_, s3_.read("s3://b/" + numbered("films/", i, ".mp4")));
+      for (std::size_t n = 0; n < film_clips; ++n) {
+        const double times[2] = {static_cast<double>(n * clip_seconds), static_cast<double>((n + 1) * clip_seconds)};
+        const mill::bytes part = mill::bytes::copy({reinterpret_cast<const char*>(times), sizeof times});
+        mill::sample s(numbered("", i * film_clips + n, ""), mill::origin());
+        s.fields.emplace_back("mp4", file);
+        s.fields.emplace_back("begin", part.slice(0, sizeof times[0]));
+        s.fields.emplace_back("end", part.slice(sizeof times[0], sizeof times[0]));
+        all.push_back(std::move(s));
+      }
+    }
+    return all;
+  }
+  template <class Samples>
+  void clips(Samples samples, counter& c) {
+    mill::video_options o;
+    o.frames = clip_seconds * film_rate / clip_stride;
+    o.height = 126;
+    o.width = 224;
+    o.start = mill::clip_start::first;
+    o.stride = clip_stride;
+    rows(std::move(samples) | mill::decode_video(o) | mill::batch(clip_batch),
+         static_cast<std::uint64_t>(o.frames) * static_cast<std::uint64_t>(o.height * o.width) * 3, c);
+  }
+  /// Counts the rows of batches that are no padding, of `values` each.
+  template <class Batches>
+  void rows(Batches batches, std::uint64_t values, counter& c) {
+    for (const mill::host_batch& b : rt().run(std::move(batches), quiet)) {
       const auto real = static_cast<std::uint64_t>(
           std::count_if(b.weights().begin(), b.weights().end(), [](float w) { return w != 0; }));
-      c.add(real * static_cast<std::uint64_t>(o.height) * static_cast<std::uint64_t>(o.width) * 3, real);
+      c.add(real * values, real);
     }
   }
   void lines(std::size_t size, counter& c) {

@@ -5,8 +5,9 @@
 // x 256 pixels with a key frame every two seconds, in MP4; of each 16 frames in a row from its beginning, and 16 from
 // the middle of a group. The bare threads seek, and have libswscale make RGB of 112 x 112 pixels at once, where the
 // filter is not as wide; decode_video() normalises them to f16, and lays out batches.
-// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/video_bench.cpp -o video_bench -luring -lavformat -lavcodec -lswscale
-//   -lavutil
+// And the bytes that clips of 2 s fetch of a film of ten minutes in a store, its index included.
+// Build: c++ -std=c++20 -O2 -Iinclude -I. bench/video_bench.cpp -o video_bench -lcurl -luring -lssl -lcrypto -lexpat
+//   -larchive -lz -lzstd -lavformat -lavcodec -lswscale -lavutil
 //
 //   video_bench [videos per round, default 400]
 
@@ -15,6 +16,8 @@ extern "C" {
 #include <libavformat/avformat.h>
 #include <libswscale/swscale.h>
 }
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -33,7 +36,13 @@ extern "C" {
 #include <millrace/flow/batch.hpp>
 #include <millrace/flow/map.hpp>
 #include <millrace/flow/sources.hpp>
+#include <millrace/formats/video_shards.hpp>
+#include <millrace/loader/runtime.hpp>
 #include <millrace/loop/make_event_loop.hpp>
+#include <millrace/s3/client.hpp>
+#include <millrace/shards/s3_storage.hpp>
+#include <millrace/testing/s3_server/background.hpp>
+#include <millrace/train/dataset.hpp>
 
 #include "bench/common/contender.hpp"
 #include "bench/common/measure.hpp"
@@ -148,6 +157,40 @@ auto clips(const std::vector<mill::sample>& samples, int count, mill::cpu_pool& 
   return mill::iota(count) | mill::map(pick) | mill::decode_video(o) | mill::batch(8, how);
 }
 
+/// Compares what the store sends in an epoch on clips of one film, which makes the index first, with the bytes of the
+/// groups that the clips are in.
+void compare_bytes() {
+  examples::video_form form;
+  form.width = 160;
+  form.height = 128;
+  form.frames = 25 * 600;
+  form.group = 50;
+  form.between = 2;
+  form.options = "preset=veryfast";
+  const std::string film = examples::encode_video(form);
+  mill::s3_server::background server;
+  server.put("b", "films/0.mp4", film);
+  mill::s3::config_options where;
+  where.endpoint = server.endpoint();
+  const mill::s3::client s3(mill::s3::config(where), mill::s3::credentials("test-key", "test-secret"));
+  std::string index("video_bench.");
+  index += std::to_string(::getpid());
+  const mill::dataset clips(s3, "s3://b/films/",
+                            {.index = index, .format = mill::video_shards({.seconds = 2, .stride = 19})});
+  mill::runtime rt;
+  double groups = 0;
+  int count = 0;
+  for (const mill::sample& s : rt.run(mill::epochs(clips, {.batch = 1}), {.show = mill::progress::off})) {
+    groups += static_cast<double>(s["video"].size());
+    ++count;
+  }
+  ::unlink(index.c_str());
+  const auto sent = static_cast<double>(server.stats().bytes_sent);
+  std::printf("%d clips of 2 s of a film of 10 minutes: %.2f MB of %.1f sent, the index included\n", count, sent * 1e-6,
+              static_cast<double>(film.size()) * 1e-6);
+  bench::goal_at_most("bytes sent / bytes of the clips' groups", sent / groups, 1.5);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -189,4 +232,5 @@ int main(int argc, char** argv) {
               d.gb_per_second.median() * 1e9 / per_file);
   bench::goal_at_least("clips/s, decode_video / bare FFmpeg", bench::ratio(b.gb_per_second, a.gb_per_second), 0.9);
   bench::goal_at_least("the same, middles", bench::ratio(d.gb_per_second, c.gb_per_second), 0.9);
+  compare_bytes();
 }

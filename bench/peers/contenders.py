@@ -8,7 +8,8 @@
 Prints "ready"; each line of standard input, "PASSES FIRST THIRD", is answered when the work has been done so many
 times: items and bytes; items, seconds and CPU seconds when FIRST items have come, the same of THIRD (0: all are 0), and
 the same at the end. It reads the KEYS objects train/N.tar, raw/N.bin, text/N.txt or volume/N.bin of bucket b as its own
-documentation shows. FOLDER holds copies of the tars, for what reads local files; caches are in the current folder.
+documentation shows. FOLDER holds copies of the tars or films, for what reads local files; caches are in the current
+folder.
 AWS_CA_BUNDLE names the authority of an endpoint of https.
 
 Each function below is one contender: it imports, makes its client and prepares its data, and returns what does the work
@@ -28,7 +29,7 @@ import tempfile
 import threading
 import time
 
-from measure import cpu_seconds
+from measure import CLIP_SHAPE, CLIP_STRIDE, FILM_CLIPS, cpu_seconds
 
 KEY, SECRET, REGION, BUCKET = "test-key", "test-secret", "us-east-1", "b"
 BATCH, FIRST, PIECE = 100, 32, 8 << 20
@@ -71,8 +72,8 @@ class Place:
     def urls(self, prefix, suffix):
         return [f"s3://{BUCKET}/{name}" for name in self.names(prefix, suffix)]
 
-    def local(self):
-        return sorted(glob.glob(os.path.join(self.folder, "*.tar")))
+    def local(self, suffix="tar"):
+        return sorted(glob.glob(os.path.join(self.folder, f"*.{suffix}")))
 
 
 def boto3_client(place, connections=10):
@@ -642,6 +643,91 @@ def dali(place, what):
             images = min(len(batch), left)
             left -= images
             c.add(images * (HEIGHT * WIDTH if what == "decode" else SIDE * SIDE) * 3, images)
+
+    return work
+
+
+# ---- clips of films: each in a decoder of its own, as one that is drawn
+
+
+CLIP_FRAMES, CLIP_HEIGHT, CLIP_WIDTH, _ = CLIP_SHAPE
+CLIP_BATCH = 8
+
+
+def over_clips(place, clip_of):
+    """Work that stacks the clips that clip_of(path, number of the first frame) makes."""
+    import torch
+
+    torch.set_num_threads(1)
+    films = place.local("mp4")
+    clips = [(path, n * CLIP_FRAMES * CLIP_STRIDE) for path in films for n in range(FILM_CLIPS)]
+
+    def work(c):
+        for at in range(0, len(clips), CLIP_BATCH):
+            batch = torch.stack([clip_of(*clip) for clip in clips[at:at + CLIP_BATCH]])
+            c.add(batch.numel(), len(batch))
+
+    return work
+
+
+def torchcodec(place, seek):
+    from torchcodec.decoders import VideoDecoder
+    from torchcodec.transforms import Resize
+
+    def clip_of(path, first):
+        decoder = VideoDecoder(path, dimension_order="NHWC", seek_mode=seek,
+                               transforms=[Resize((CLIP_HEIGHT, CLIP_WIDTH))])
+        return decoder.get_frames_in_range(first, first + CLIP_FRAMES * CLIP_STRIDE, CLIP_STRIDE).data
+
+    return over_clips(place, clip_of)
+
+
+def pyav(place):
+    import av
+    import torch
+
+    def clip_of(path, first):
+        with av.open(path) as film:
+            stream = film.streams.video[0]
+            stream.codec_context.thread_count = 1
+            tick = round(1 / (stream.average_rate * stream.time_base))  # of a frame
+            film.seek(first * tick, stream=stream)
+            frames = []
+            for frame in film.decode(stream):
+                number = frame.pts // tick - first
+                if number >= 0 and number % CLIP_STRIDE == 0:
+                    frames.append(torch.from_numpy(frame.to_ndarray(width=CLIP_WIDTH, height=CLIP_HEIGHT,
+                                                                    format="rgb24", interpolation="BILINEAR")))
+                    if len(frames) == CLIP_FRAMES:
+                        return torch.stack(frames)
+        raise ValueError(f"{path} has no {CLIP_FRAMES} frames from {first}")
+
+    return over_clips(place, clip_of)
+
+
+def dali_video(place):
+    from nvidia.dali import fn, pipeline_def, types
+
+    films = place.local("mp4")
+
+    @pipeline_def(batch_size=CLIP_BATCH, num_threads=1, device_id=None)
+    def made():
+        clip = fn.experimental.readers.video(device="cpu", filenames=films, sequence_length=CLIP_FRAMES,
+                                             stride=CLIP_STRIDE, step=CLIP_FRAMES * CLIP_STRIDE, name="reader",
+                                             random_shuffle=True)
+        return fn.resize(clip, size=[CLIP_HEIGHT, CLIP_WIDTH], interp_type=types.INTERP_LINEAR)
+
+    one = made()
+    one.build()
+    total = one.epoch_size("reader")
+
+    def work(c):
+        left = total
+        while left:
+            (batch,) = one.run()
+            clips = min(len(batch), left)
+            left -= clips
+            c.add(clips * CLIP_FRAMES * CLIP_HEIGHT * CLIP_WIDTH * 3, clips)
 
     return work
 

@@ -12,9 +12,9 @@ the server's core is busy with counts apart, so that a row whose seconds are the
 kernel's high-water mark of one process, and of several the largest sum of their proportional shares that a look every
 0.1 s saw. What comes is counted in items and bytes: a contender that reads anything else has no figures, but an error.
 
-Groups of samples, lines and images tell the start from the steady state. In each round each contender is a new process,
-which has imported its modules and made its client, and reads all data several times with one loader. The start is the
-time until the first item, whatever a loader does before; the figures are of the last two thirds.
+Groups of samples, lines, images and clips tell the start from the steady state. In each round each contender is a new
+process, which has imported its modules and made its client, and reads all data several times with one loader. The start
+is the time until the first item, whatever a loader does before; the figures are of the last two thirds.
 
 Of other groups all contenders are started, do their work once (this is discarded), and then take turns. Before each
 round of a group that reads its data from the disk, all files are written out and leave the page cache
@@ -24,6 +24,7 @@ figures either.
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -43,6 +44,7 @@ SMALLS, SMALL = 64, 256 << 10
 FIRST = 32
 FARS, FAR = 10, 256_000_000
 DECODED, CROPPED = 500 * 375 * 3, 224 * 224 * 3
+FILM_CLIPS, CLIP_SHAPE, CLIP_STRIDE = 30, (16, 126, 224, 3), 3
 TENSORS, TENSOR_BYTES = 16, 8 * 4 * (1024 * 1024 + 1024)  # of a file of a checkpoint
 
 
@@ -249,7 +251,7 @@ CHECKED = "shuffled, CRC of each field"
 
 LINES = (1, 16, 512, 1024)
 GROUPS = ["raw", "raw_tls", "samples", "samples_tls", "far_tls", "warm", "large", "resnet50", "first", "volumes",
-          "slow", "lossy", *[f"lines{size}" for size in LINES], "decode", "crops", "augment", "save", "load"]
+          "slow", "lossy", *[f"lines{size}" for size in LINES], "decode", "crops", "augment", "video", "save", "load"]
 
 
 def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path=""):
@@ -381,6 +383,21 @@ def groups(shards, texts, raws, samples, sample_bytes, lines, text_bytes, path="
             goals=[("cpu", "millrace: epochs() | decode_images(f) | batch()",
                     ["torchvision v2, floats", "torchvision v2, bytes"], 0.65),
                    ("cpu", "millrace: epochs() | decode_images(f) | batch()", ["DALI, CPU"], 1)]),
+        "video": Group(
+            "clips of 2 s, 16 frames of 224x126, from H.264 of 640x360 and a minute, in batches of 8",
+            **{**of_samples, "unit": "CPU ms a clip", "per": samples / 1e3,
+               "expected": (samples, samples * math.prod(CLIP_SHAPE))}, passes=2, rounds=2, rows=
+            [("millrace: epochs() of video_shards() | decode_video() | batch()", "ours:clips",
+              "from the store, shuffled, the start makes the index"),
+             ("millrace: decode_video() of whole files", "ours:clips_of_files", "from memory"),
+             ("torchcodec, exact", "torchcodec:exact", LOCAL),
+             ("torchcodec, approximate", "torchcodec:approximate", LOCAL),
+             ("PyAV", "pyav", f"{LOCAL}, an FFmpeg of its own, from YUV to the small RGB at once"),
+             ("DALI, CPU", "dali_video", f"{LOCAL}, shuffled; its documentation says: H.264 on GPUs alone")],
+            goals=[("cpu", f"millrace: {ours_of_clips}",
+                    ["torchcodec, exact", "torchcodec, approximate", "PyAV", "DALI, CPU"], 1)
+                   for ours_of_clips in ("epochs() of video_shards() | decode_video() | batch()",
+                                         "decode_video() of whole files")]),
         "volumes": Group(
             f"{volumes} objects of 140 MB, each in one piece of memory", "CPU s a GB", volumes,
             (None, volumes * VOLUME), volumes * VOLUME / 1e9,
@@ -485,6 +502,16 @@ def counted_texts(endpoint, texts):
             while piece := body.read(1 << 22):
                 lines += piece.count(b"\n")
     return lines
+
+
+def copied_films(endpoint, films, folder):
+    """Puts copies into the folder; returns clips and the bytes of the films."""
+    import urllib.request
+
+    paths = [os.path.join(folder, f"{i:04d}.mp4") for i in range(films)]
+    for path in paths:
+        urllib.request.urlretrieve(f"{endpoint}/b/films/{os.path.basename(path)}", path)
+    return films * FILM_CLIPS, sum(map(os.path.getsize, paths))
 
 
 def copied_tars(endpoint, shards, folder):
@@ -595,6 +622,8 @@ def measure_from_one(names, options, sizes, shape=""):
         with tempfile.TemporaryDirectory() as folder:
             tars = shards if shape in ("", "large", "tls") else 0
             samples, sample_bytes = copied_tars(server.endpoint, tars, folder)
+            if shape == "films":
+                samples, sample_bytes = copied_films(server.endpoint, shards, folder)
             lines = counted_texts(server.endpoint, texts)
             all_of = groups(*sizes, samples, sample_bytes, lines, texts * TEXT, path)
             return {name: measure(name, all_of[name], options, server, folder) for name in names}
@@ -629,6 +658,7 @@ def main():
     tls = (sizes[0], 0, sizes[2])
     apart = {  # servers of their own
         **{name: (images, "") for name in ("decode", "crops", "augment")}, "large": ((1, 0, 0), "large"),
+        "video": (images, "films"),
         "resnet50": ((1 if options.quick else 18, 0, 0), "records"), "lossy": ((0, 0, 0), "lossy"),
         "raw_tls": (tls, "tls"), "samples_tls": (tls, "tls"), "far_tls": ((0, 0, FARS), "far"),
         **dict.fromkeys(["save", "load"], ((1 if options.quick else 32, 0, 0), "checkpoint"))}
