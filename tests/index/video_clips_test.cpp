@@ -295,6 +295,9 @@ TEST_CASE("clips of drawn Matroska files have the frames of their groups, and re
       if (!options.audio && last < pictures.size()) {
         CHECK(made.read <= head + pictures[last]->begin - pictures[first]->begin);
       }
+      if (last == pictures.size() && !drawn.cues_first) {
+        CHECK(made.read == head + drawn.blocks.back().end - pictures[first]->begin);
+      }
     }
     if (options.partial && options.stride == 0) CHECK(shown_in_all == pictures.size());
   }
@@ -317,6 +320,27 @@ TEST_CASE("the index of a Matroska film asks for little more than its cues", "[v
     // The cues, and of each group its key frame's block and, where frames may be shown before it, the next ones.
     CHECK(requests <= (reordered ? 1 + 12 * 5 : 1 + 12));
   }
+  // Cues that name a cluster alone, several of them the same one: its first key frame is taken.
+  drawn_matroska together = drawn_matroska::draw(random, 8, 200, false);
+  together.places = false;
+  together.all_cues = true;
+  together.cluster = 1000;
+  CHECK(index_of(together.file(), {.seconds = 0.1}).samples() > 3);
+  // Sound that has ended is not looked for until the next key frame.
+  drawn_matroska drawn;
+  drawn.duration = 8000;
+  for (int i = 0; i < 200; ++i) {
+    drawn_matroska::block b;
+    b.time = 40 * i;
+    b.key = i % 100 == 0;
+    b.content = std::string(20'000, 'x');
+    drawn.blocks.push_back(b);
+  }
+  drawn.cluster = 0;
+  const auto scanner = video_shards({.audio = true})->scanner("a.mkv", shard("s3://films/a.mkv"), nullptr);
+  std::size_t requests = 0;
+  CHECK(test::scanned_by_ranges(std::move(*scanner), drawn.file(), 600, &requests).samples() == 4);
+  CHECK(requests <= 1 + 2 * 30);
 }
 
 TEST_CASE("what is damaged or hostile in Matroska files, or is not read, is an error with the byte", "[video]") {
@@ -387,8 +411,42 @@ TEST_CASE("what is damaged or hostile in Matroska files, or is not read, is an e
   CHECK_THAT(failing(drawn.file()), Contains("encrypted"));
   drawn.track_extra = drawn_matroska::element(0x23314f, drawn_matroska::be(0x40000000, 4));
   CHECK_THAT(failing(drawn.file()), Contains("a scale of their own"));
+  drawn.track_extra = drawn_matroska::element(0x63a2, std::string(MiB, 'x'));
+  CHECK_THAT(failing(drawn.file()), Contains("more than 1 MiB"));
   drawn.track_extra.clear();
+  drawn.info_extra = drawn_matroska::element(0x2ad7b1, std::string(9, '\1'));
+  CHECK_THAT(failing(drawn.file()), Contains("a number of more than 8 bytes"));
+  drawn.info_extra.clear();
   CHECK(drawn.file() == whole);
+  CHECK_THAT(with(whole.find(id(0xd710000004, 5)) + 8, id(0, 1)), Contains("a track has no number"));
+  CHECK_THAT(failing(drawn_matroska::element(0x1a45dfa3, std::string(100'000, '\0'))),
+             Contains("at most 65536 are read"));
+  // Clusters: timestamps and blocks, key frames without the flag, and backwards.
+  const auto block = static_cast<std::size_t>(drawn.blocks[0].begin);
+  const std::size_t length = whole.find(id(0x1f43b675, 4), cluster + 4) - (cluster + 13);
+  CHECK_THAT(with(cluster + 8, id(0xec, 1)), Contains("before its cluster's timestamp"));
+  CHECK_THAT(with(cluster + 8, id(0xec, 1) + id(0x10000000 | length, 4)), Contains("names has no timestamp"));
+  CHECK_THAT(with(cluster + 8, id(0xe710000009, 5)), Contains("a timestamp has more than 8 bytes"));
+  CHECK_THAT(with(cluster + 8, id(0xe710000008, 5) + id(UINT64_MAX, 8)), Contains("31 years"));
+  CHECK_THAT(with(block + 1, id(0x10000002, 4)), Contains("a block is too short"));
+  CHECK_THAT(with(block + 5, "\x83"), Contains("a block of another track"));
+  std::string no_keys = whole;
+  for (const drawn_matroska::block& b : drawn.blocks) no_keys[static_cast<std::size_t>(b.begin) + 8] = 0;
+  CHECK_THAT(failing(no_keys), Contains("none of its Cues names a key frame"));
+  drawn_matroska no_key = drawn;
+  no_key.groups = true;
+  std::erase_if(no_key.blocks, [](const drawn_matroska::block& b) { return b.track != 1 || b.group != 0; });
+  std::string its = no_key.file();
+  its.replace(its.size() - 8, 8, id(18 + no_key.blocks[0].end - no_key.blocks[0].begin, 8));
+  CHECK_THAT(failing(its), Contains("none of its Cues names a key frame"));
+  drawn_matroska backwards = drawn;
+  for (drawn_matroska::block& b : backwards.blocks) b.time = b.track == 1 && b.key && b.group == 7 ? 0 : b.time;
+  CHECK_THAT(failing(backwards.file()), Contains("shown before the one that comes before it"));
+  // What comes in order, without a size.
+  drawn_matroska streamed = drawn;
+  streamed.cues_first = true;
+  const std::string cut = streamed.file().substr(0, whole.size() - 10);
+  CHECK_THAT(failure_of([&] { index_of(cut, {.seconds = 0.1}); }), Contains("in the middle of the segment: it is cut"));
   // A file without Cues, as a stream leaves it.
   std::string live = whole;
   live.replace(cues, 4, id(0x1254c367, 4)).replace(seek_head + 20, 4, id(0x1254c367, 4));
@@ -422,13 +480,19 @@ TEST_CASE("a million cues take a bounded number of requests", "[video]") {
     points += point;
     points.replace(points.size() - 8, 8, drawn_matroska::be(1000 + static_cast<unsigned>(i % 100'000), 8));
   }
-  std::string file = one.substr(0, cues) + drawn_matroska::be(0x1c53bb6b, 4) +
-                     drawn_matroska::be(0x10000000 | points.size(), 4) + points;
-  const std::size_t segment = file.find(drawn_matroska::be(0x18538067, 4));
-  file.replace(segment + 4, 8, drawn_matroska::be(0x0100000000000000 | (file.size() - segment - 12), 8));
-  const auto scanner = video_shards({.seconds = 0.1})->scanner("a.mkv", shard("s3://films/a.mkv"), nullptr);
-  std::size_t requests = 0;
-  CHECK_THAT(failure_of([&] { test::scanned_by_ranges(std::move(*scanner), file, 600, &requests); }),
-             Contains("a cue is of a place inside of another cue's block") && Contains("at byte"));
-  CHECK(requests < 50);
+  const auto failing = [&](const std::string& all) {
+    std::string file =
+        one.substr(0, cues) + drawn_matroska::be(0x1c53bb6b, 4) + drawn_matroska::be(0x10000000 | all.size(), 4) + all;
+    const std::size_t segment = file.find(drawn_matroska::be(0x18538067, 4));
+    file.replace(segment + 4, 8, drawn_matroska::be(0x0100000000000000 | (file.size() - segment - 12), 8));
+    const auto scanner = video_shards({.seconds = 0.1})->scanner("a.mkv", shard("s3://films/a.mkv"), nullptr);
+    std::size_t requests = 0;
+    std::string text = failure_of([&] { test::scanned_by_ranges(std::move(*scanner), file, 600, &requests); });
+    CHECK(requests < 50);
+    return text;
+  };
+  CHECK_THAT(failing(points), Contains("a cue is of a place inside of another cue's block") && Contains("at byte"));
+  std::string many;
+  for (int i = 0; i <= 1 << 21; ++i) many.append("\xbb\x88\xb7\x86\xf7\x81\x01\xf1\x81\x00", 10);
+  CHECK_THAT(failing(many), Contains("at byte") && Contains("more than 2097152 cues"));
 }

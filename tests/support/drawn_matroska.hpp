@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +35,7 @@ class drawn_matroska {
   bool cues_first = false;
   bool seek_last = false;   ///< the SeekHead at the front names another one, at the end, which names the Cues
   bool places = true;       ///< cues say where in its cluster a block is
-  bool all_cues = true;     ///< else one of three
+  bool all_cues = true;     ///< else those of the third key frame, the sixth and so on
   bool sizes = true;        ///< of clusters
   bool groups = false;      ///< key frames and others are block groups
   std::size_t cluster = 5;  ///< blocks; 0: one from each key frame
@@ -93,7 +94,7 @@ class drawn_matroska {
     made.cues_first = random.below(2) == 0;
     made.seek_last = !made.cues_first && random.below(3) == 0;
     made.places = random.below(3) != 0;
-    made.all_cues = random.below(3) != 0;
+    made.all_cues = groups < 3 || random.below(3) != 0;
     made.sizes = random.below(4) != 0;
     made.groups = random.below(2) == 0;
     made.cluster = !made.places || random.below(2) == 0 ? 0 : 1 + random.below(12);
@@ -153,9 +154,17 @@ class drawn_matroska {
       rest.remove_prefix(bytes);
       return value;
     };
+    std::uint64_t left = UINT64_MAX;  // bytes after the cluster
+    const auto check = [&] {
+      if (left != UINT64_MAX && rest.size() != left) throw std::runtime_error("a cluster has another size");
+    };
     while (!rest.empty()) {
+      if (detail::read_be(rest, 0, 1) == 0x1f) check();
       const std::uint64_t id = number(true);
+      const std::size_t before = rest.size();
       const std::uint64_t size = number(false);
+      const bool unknown = size + 1 == std::uint64_t{1} << (7 * (before - rest.size()));
+      if (id == 0x1f43b675) left = unknown ? UINT64_MAX : rest.size() - size;
       if (id == 0x18538067 || id == 0x1f43b675 || id == 0xa0) continue;  // what is in them follows
       rest.at(static_cast<std::size_t>(size - 1));
       const std::string_view body = rest.substr(0, static_cast<std::size_t>(size));
@@ -168,6 +177,7 @@ class drawn_matroska {
       b.content = body.substr(4);
       all.push_back(b);
     }
+    check();
     return all;
   }
 
@@ -213,7 +223,7 @@ class drawn_matroska {
         one = grouped ? element(0xa0, element(0xa1, one) + (b.key ? "" : element(0xfb, "\xff"))) : element(0xa3, one);
         b.begin = at + out.size() + 8 + body.size();
         b.end = b.begin + one.size();
-        if (b.track == 1 && b.key && keys++ % 3 < (all_cues ? 3U : 1U)) {
+        if (b.track == 1 && b.key && keys++ % 3 >= (all_cues ? 0U : 2U)) {
           std::string its = uint(0xf7, 1) + element(0xf1, be(here, 8));
           if (places) its += element(0xf0, be(body.size(), 8));
           cues += element(0xbb, uint(0xb3, static_cast<std::uint64_t>(b.time)) + element(0xb7, its));

@@ -155,7 +155,6 @@ class matroska_file final : public video_parser {
   std::uint64_t cluster_ = 0;      // that at_ is in,
   std::uint64_t body_ = 0;         // and its body
   std::uint64_t first_block_ = 0;  // of the first cluster
-  std::uint64_t key_at_ = 0;       // the block of the latest key frame
   std::optional<std::uint64_t> cluster_time_;
   std::uint64_t group_ = 0;      // the block group that at_ is in,
   std::uint64_t group_end_ = 0;  // and its end, or 0

@@ -368,13 +368,7 @@ MILLRACE_INLINE void matroska_file::enter_cluster(const ebml_element& e) noexcep
 MILLRACE_INLINE bool matroska_file::enter(const cue& c) {
   const bool same = cluster_ == c.cluster && c.place != 0;
   const std::uint64_t place = same ? body_ + c.place - 1 : c.cluster;
-  if (place < at_) {
-    if (key_at_ == place) {  // the same frame, named in two ways
-      next_cue();
-      return true;
-    }
-    damaged("a cue is of a place inside of another cue's block", c.at);
-  }
+  if (place < at_) damaged("a cue is of a place inside of another cue's block", c.at);
   if (!same) {
     std::string_view text;
     if (!have(place, 12, text)) return false;
@@ -476,7 +470,6 @@ MILLRACE_INLINE void matroska_file::block(std::uint64_t begin, std::uint64_t end
     g.shown = g.least = shown;
     groups_.push_back(g);
     found_ = true;
-    key_at_ = begin;
     waits_[0] = tracks_[0].reorders;
     waits_[1] = tracks_[1].number != 0;
   } else if (!found_) {
