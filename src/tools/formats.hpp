@@ -23,6 +23,7 @@
 #include <millrace/formats/shard_format.hpp>
 #include <millrace/formats/tar_shards.hpp>
 #include <millrace/formats/tfrecord_shards.hpp>
+#include <millrace/formats/video_shards.hpp>
 #include <millrace/index/shard_index.hpp>
 #include <millrace/loop/make_event_loop.hpp>
 #include <millrace/shards/storage.hpp>
@@ -49,6 +50,7 @@ inline std::map<std::string, format_ptr> formats_by_name(read_bounds bounds = {}
   all.emplace("mds", mill::mds());
   all.emplace("npy", mill::npy_shards());
   all.emplace("megatron", mill::megatron());
+  all.emplace("video", mill::video_shards());
   return all;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The millrace authors
 // SPDX-License-Identifier: Apache-2.0
 
-// millrace-index: the index of tar shards, files of lines, records or samples, or objects. docs/guide/tools.md
+// millrace-index: the index of tar shards, files of lines, records or samples, films, or objects. docs/guide/tools.md
 // describes it.
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include <millrace/flow/sources.hpp>
 #include <millrace/formats/index_shard.hpp>
 #include <millrace/formats/object_samples.hpp>
+#include <millrace/formats/video_shards.hpp>
 #include <millrace/index/detail/listing_file.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/loader/run.hpp>
@@ -226,6 +227,7 @@ int main(int count, char** texts) {
   bool stream = false, headers = false;
   std::size_t limit = 16;
   tools::read_bounds bounds;
+  mill::video_shards_options clips;
   given.add_option("PREFIX", prefix, "s3://bucket/prefix/, or a folder")
       ->required()
       ->type_name("")
@@ -243,14 +245,22 @@ int main(int count, char** texts) {
                   "files, records of TFRecord or RecordIO files, objects,\n"
                   "objects in folders that are classes, whole folders,\n"
                   "samples of MosaicML's MDS, rows of .npy files,\n"
-                  "documents of Megatron-LM's .bin and .idx, or rows of\n"
-                  "Parquet files (all of their columns)")
+                  "documents of Megatron-LM's .bin and .idx, rows of\n"
+                  "Parquet files (all of their columns), or clips of films")
       ->check(tools::is_format())
       ->capture_default_str()
       ->type_name("FORMAT");
   CLI::Option* const all =
       given.add_flag("--stream", stream, "Read every byte once: the index has checksums of the samples");
   given.add_flag("--headers", headers, "Read headers alone: no checksums (default: what costs less)")->excludes(all);
+  const CLI::Option* const seconds = given.add_option("--seconds", clips.seconds, "Of a clip of a film")
+                                         ->check(tools::decimal)
+                                         ->capture_default_str()
+                                         ->type_name("S");
+  const CLI::Option* const stride =
+      given.add_option("--stride", clips.stride, "From a clip's beginning to that of the next one (--seconds)")
+          ->check(tools::decimal)
+          ->type_name("S");
   given.add_option("--shards", limit, "Shards that are read at the same time")
       ->check(tools::positive)
       ->capture_default_str()
@@ -260,7 +270,11 @@ int main(int count, char** texts) {
     const mill::index_way way = stream    ? mill::index_way::stream
                                 : headers ? mill::index_way::headers
                                           : mill::index_way::cheaper;
-    const tools::format_ptr chosen = tools::format_by_name(format, {}, bounds, way);
+    if (format != "video" && (*seconds || *stride)) {
+      throw mill::configuration_error("--seconds and --stride are of films (--format video)");
+    }
+    const tools::format_ptr chosen =
+        format == "video" ? mill::video_shards(clips) : tools::format_by_name(format, {}, bounds, way);
     const std::string file = out.empty() ? tools::index_of(prefix) : out;
     return chosen->of_objects() ? index_objects(prefix, file, listing, chosen)
                                 : index_all(prefix, file, listing, chosen, limit);

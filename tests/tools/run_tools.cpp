@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include <millrace/base/rng.hpp>
 #include <millrace/coro/block_on.hpp>
 #include <millrace/index/index_set.hpp>
 #include <millrace/loop/make_event_loop.hpp>
@@ -29,6 +30,9 @@
 #include <millrace/s3/client.hpp>
 #include <millrace/tar/writer.hpp>
 #include <millrace/testing/s3_server/background.hpp>
+
+#include "tests/support/drawn_matroska.hpp"
+#include "tests/support/drawn_mp4.hpp"
 
 namespace mill = millrace;
 
@@ -101,8 +105,8 @@ void check_options(const std::string& index, const std::string& verify, const st
     require(run(tool + " -h").text == s.text, "-h is not --help");
     for (const std::string_view option : options) require_said(s, 0, option);
   };
-  help(index, {"PREFIX", "--out", "--listing", "--format", "--stream", "--headers", "--shards", "--max-member",
-               "--max-line"});
+  help(index, {"PREFIX", "--out", "--listing", "--format", "--seconds", "--stride", "--stream", "--headers", "--shards",
+               "--max-member", "--max-line"});
   help(verify, {"INDEX", "FINGERPRINTS"});
   help(plan, {"PLACE", "--world", "--batch", "--tracks", "--slice", "--take-batches", "--memory-mb", "--hosts",
               "--cache", "--cache-gb", "--seed", "--epoch", "--price-1000", "--price-gb", "--limit", "--latency-ms",
@@ -125,7 +129,9 @@ void check_options(const std::string& index, const std::string& verify, const st
   require_said(run(index + " x --bogus"), 2, "not expected: --bogus");
   require_said(run(index + " x --stream --headers"), 2, "excludes");
   require_said(run(index + " x --format pages"), 2,
-               "--format: pages not in {classes,folders,lines,mds,megatron,npy,objects,parquet,recordio,tar,tfrecord}");
+               "--format: pages not in {classes,folders,lines,mds,megatron,npy,objects,parquet,recordio,tar,tfrecord,"
+               "video}");
+  require_said(run(index + " x --seconds 1"), 3, "--seconds and --stride are of films (--format video)");
   require_said(run(index + " x --shards 0"), 2, "--shards: '0' is no whole number above 0");
   require_said(run(index + " x --out"), 2, "--out");
   require_said(run(verify + " x"), 2, "FINGERPRINTS is required");
@@ -414,6 +420,20 @@ int run_tools(const std::string& index, const std::string& verify, const std::st
   require_said(run(index + " --format mds s3://corpus/mds/"), 1, "0/x.mds: no index.json names this shard");
   server.put("corpus", "tokens/x.bin", std::string("aabb"));
   require_said(run(index + " --format megatron s3://corpus/tokens/"), 3, "there is no s3://corpus/tokens/x.idx");
+  // Two films of one second, and what lies beside them.
+  mill::rng random(1);
+  mill::test::drawn_mp4 mp4;
+  mp4.tracks.resize(1);
+  mp4.tracks[0].frames.resize(25, {.content = "frame", .duration = 24});
+  mp4.tracks[0].frames[0].key = true;
+  mill::test::drawn_matroska matroska = mill::test::drawn_matroska::draw(random, 8, 100, false);
+  matroska.duration = 1000;
+  server.put("corpus", "clips/a.mp4", mp4.plain());
+  server.put("corpus", "clips/b.mkv", matroska.file());
+  server.put("corpus", "clips/README", std::string("these are films"));
+  require_said(run(index + " --format video --seconds 0.5 s3://corpus/clips/"), 0, "2 shards, 4 samples");
+  require_said(run(index + " --format video --seconds 0.5 --stride 0.1 s3://corpus/clips/"), 0, "2 shards, 12 samples");
+  require_said(run(index + " --format video --seconds 0 s3://corpus/clips/"), 3, "are positive");
   server.put("corpus", "images/cat/1.jpg", std::string("cat"));
   server.put("corpus", "images/dog/1.jpg", std::string("dog"));
   server.put("corpus", "images/README", std::string("these are images"));
