@@ -421,7 +421,7 @@ TEST_CASE("what is damaged or hostile in Matroska files, or is not read, is an e
   CHECK_THAT(with(whole.find(id(0xd710000004, 5)) + 8, id(0, 1)), Contains("a track has no number"));
   CHECK_THAT(failing(drawn_matroska::element(0x1a45dfa3, std::string(100'000, '\0'))),
              Contains("at most 65536 are read"));
-  // Clusters: timestamps and blocks, and key frames that are not key frames, or backwards.
+  // Clusters: timestamps and blocks, key frames without the flag, and backwards.
   const auto block = static_cast<std::size_t>(drawn.blocks[0].begin);
   const std::size_t length = whole.find(id(0x1f43b675, 4), cluster + 4) - (cluster + 13);
   CHECK_THAT(with(cluster + 8, id(0xec, 1)), Contains("before its cluster's timestamp"));
