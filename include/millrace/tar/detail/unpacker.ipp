@@ -575,8 +575,11 @@ MILLRACE_INLINE bool unpacker::read_body(::archive* a, ::archive_entry* e) {
   // More than the input has is taken as it comes: a header may announce any number.
   std::uint64_t first = 16 * MiB;
   if (announced > first) first = std::max<std::uint64_t>(first, input_.held());
-  writable_bytes memory =
-      writable_bytes::allocate(static_cast<std::size_t>(std::min(known ? announced : most, known ? first : 64 * KiB)));
+  const auto allocate = [](std::uint64_t bytes) {  // huge pages, for much
+    const auto size = static_cast<std::size_t>(bytes);
+    return size < 16 * MiB ? writable_bytes::allocate(size) : slab_pool(size).acquire();
+  };
+  writable_bytes memory = allocate(std::min(known ? announced : most, known ? first : 64 * KiB));
   std::size_t filled = 0;
   for (;;) {
     const void* data = nullptr;
@@ -605,8 +608,7 @@ MILLRACE_INLINE bool unpacker::read_body(::archive* a, ::archive_entry* e) {
     if (!within_limits(consumed(a), at)) return false;
     if (size > memory.capacity() - filled) {
       const std::uint64_t wanted = std::max<std::uint64_t>(filled + size, 2 * std::uint64_t(memory.capacity()));
-      writable_bytes larger =
-          writable_bytes::allocate(static_cast<std::size_t>(std::min(known ? announced : most, wanted)));
+      writable_bytes larger = allocate(std::min(known ? announced : most, wanted));
       std::memcpy(larger.data(), memory.data(), filled);
       memory = std::move(larger);
     }
