@@ -137,7 +137,7 @@ function(millrace_add_header_checks)
                COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/structure/check_memory.py 504
                        ${CMAKE_CXX_COMPILER} -I${PROJECT_SOURCE_DIR}/include)
       add_test(NAME headers_compiler_memory_compiled
-               COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/structure/check_memory.py 217
+               COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/structure/check_memory.py 218
                        ${CMAKE_CXX_COMPILER} -I${PROJECT_SOURCE_DIR}/include -DMILLRACE_SEPARATE_COMPILATION)
     endif()
   endif()
