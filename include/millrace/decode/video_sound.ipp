@@ -157,8 +157,8 @@ class sound_track {
     if (first) {
       rate_ = f.sample_rate;
       channels_ = static_cast<std::size_t>(std::max(f.ch_layout.nb_channels, 0));
-      constexpr int largest_rate = 1'000'000;
-      if (rate_ < 1 || rate_ > largest_rate || channels_ < 1 || channels_ > 1024) {
+      constexpr int highest_rate = 1'000'000;
+      if (rate_ < 1 || rate_ > highest_rate || channels_ < 1 || channels_ > 1024) {
         throw decode_error("the " + std::string(from_.name()) + " has sound of " + std::to_string(channels_) +
                            " channels of " + std::to_string(f.sample_rate) + " values a second");
       }
