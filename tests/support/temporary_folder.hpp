@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -44,5 +45,16 @@ class temporary_folder {
 
   std::string path_;
 };
+
+/// The output of a shell command, such as one that works on files in such a folder; as far as it came, if it fails.
+inline std::string output_of(const std::string& command) {
+  std::string text;
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return text;
+  char block[1 << 14];
+  for (std::size_t n; (n = std::fread(block, 1, sizeof block, pipe)) != 0;) text.append(block, n);
+  ::pclose(pipe);
+  return text;
+}
 
 }  // namespace millrace::test

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -24,18 +23,9 @@
 
 using namespace millrace;
 using examples::video_form;
+using test::output_of;
 
 namespace {
-
-std::string output_of(const std::string& command) {
-  std::string text;
-  FILE* const pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return text;
-  char block[1 << 14];
-  for (std::size_t n; (n = std::fread(block, 1, sizeof block, pipe)) != 0;) text.append(block, n);
-  ::pclose(pipe);
-  return text;
-}
 
 /// All frames of a video, one after the other, and when each is shown first, in seconds.
 class all_frames {

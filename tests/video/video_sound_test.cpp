@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -32,6 +31,7 @@ using Catch::Matchers::Contains;
 using examples::encode_video;
 using examples::video_form;
 using test::failure_of;
+using test::output_of;
 
 namespace {
 
@@ -346,15 +346,6 @@ TEST_CASE("a stage puts the sound of samples in the place of their videos") {
 }
 
 TEST_CASE("sounds equal what the program ffmpeg makes of them", "[outside]") {
-  const auto output_of = [](const std::string& command) {
-    std::string text;
-    FILE* const pipe = ::popen(command.c_str(), "r");
-    if (pipe == nullptr) return text;
-    char block[1 << 14];
-    for (std::size_t n; (n = std::fread(block, 1, sizeof block, pipe)) != 0;) text.append(block, n);
-    ::pclose(pipe);
-    return text;
-  };
   if (output_of("command -v ffmpeg").empty()) {
     MILLRACE_SKIP("there is no program ffmpeg (Debian: ffmpeg)");
   }

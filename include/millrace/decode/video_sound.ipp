@@ -53,7 +53,7 @@ class sound_track {
       : limits_(limits_of(o)),
         part_(part),
         most_values_(std::min<std::uint64_t>(o.max_values, (std::uint64_t(1) << 30) - 16)),  // of a WAV
-        // Those of the video are for the tracks' beginnings.
+        // The video's codecs are for the tracks' beginnings.
         from_(data, limits_, (std::string(video_codecs) + "," + sound_codecs).c_str()) {
     AVFormatContext& demuxer = from_.demuxer();
     int found = -1;
@@ -172,7 +172,7 @@ class sound_track {
       const double time = static_cast<double>(f.best_effort_timestamp) * tick_;
       if (!origin_) origin_ = time;
       const double said = (time - *origin_) * rate_;
-      // Where ticks are longer than values, the first one a tick beside the beginning is there.
+      // If ticks are longer than values, the first value may be a tick beside the beginning.
       const double slack = !first ? rate_ / 50.0 : tick_ * rate_ < 2 ? 0 : tick_ * rate_ + 1;
       if (!(std::abs(said) < 1e15)) return damaged("its timestamp is no time");
       if (std::abs(said - static_cast<double>(next_)) > slack) next_ = std::llround(said);

@@ -21,7 +21,6 @@
 #include <millrace/formats/detail/matroska_file.hpp>
 #include <millrace/formats/detail/mp4_file.hpp>
 #include <millrace/formats/detail/video_clips.hpp>
-#include <millrace/formats/detail/video_parser.hpp>
 #include <millrace/formats/video_shards.hpp>
 #include <millrace/index/sample_index_builder.hpp>
 #include <millrace/text/text.hpp>

@@ -14,9 +14,26 @@
 #include <millrace/base/compiler.hpp>
 #include <millrace/base/error.hpp>
 #include <millrace/base/units.hpp>
-#include <millrace/formats/detail/video_parser.hpp>
 
 namespace millrace::inline MILLRACE_ABI::detail {
+
+/// Reads the tables of a video file, of either container, whose bytes it asks for. Dropping it drops nothing else.
+class video_parser {
+ public:
+  virtual ~video_parser() = default;
+  /// Takes what it can of `window`, the bytes of the object from `at` on. They begin at wanted(), or before it.
+  virtual void look(std::string_view window, std::uint64_t at) = 0;
+  /// True if it needs no more.
+  virtual bool done() const noexcept = 0;
+  /// The byte of the object from which it needs the next ones.
+  std::uint64_t wanted() const noexcept { return wanted_; }
+  /// And how many it needs to go on.
+  std::uint64_t wanted_bytes() const noexcept { return wanted_bytes_; }
+
+ protected:
+  std::uint64_t wanted_ = 0;
+  std::uint64_t wanted_bytes_ = 0;
+};
 
 /// An element of EBML (RFC 8794).
 class ebml_element {

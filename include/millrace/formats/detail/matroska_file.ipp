@@ -346,7 +346,7 @@ MILLRACE_INLINE void matroska_file::begin_clusters() {
     first.at = first.cluster = first_cluster_;
     cues_.insert(cues_.begin(), first);
   }
-  // Of those that say nothing but their cluster one is enough.
+  // One is enough of cues that say nothing but their cluster.
   const auto same = [](const cue& a, const cue& b) { return a.cluster == b.cluster && a.place == b.place; };
   cues_.erase(std::unique(cues_.begin(), cues_.end(), same), cues_.end());
   in_clusters_ = true;

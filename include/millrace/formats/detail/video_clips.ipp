@@ -155,7 +155,7 @@ inline std::vector<clip> cut(const mp4_track& track, const group_times& groups, 
 
 }  // namespace clip_text
 
-/// What clips are cut of.
+/// The parts of a file that clips are cut of.
 class video_clips::source {
  public:
   std::uint64_t container = 1;
