@@ -632,17 +632,21 @@ def dali(place, what):
         return fn.crop_mirror_normalize(image, dtype=types.FLOAT16, output_layout="CHW", mean=[255 * m for m in MEAN],
                                         std=[255 * s for s in STD], mirror=fn.random.coin_flip())
 
-    one = made()
-    one.build()
-    total = one.epoch_size("reader")
+    return dali_epochs(made(), HEIGHT * WIDTH * 3 if what == "decode" else SIDE * SIDE * 3)
+
+
+def dali_epochs(pipeline, size):
+    """An epoch of the reader a call; what it gives has so many bytes each. The last batch is filled up."""
+    pipeline.build()
+    total = pipeline.epoch_size("reader")
 
     def work(c):
         left = total
         while left:
-            (batch,) = one.run()
-            images = min(len(batch), left)
-            left -= images
-            c.add(images * (HEIGHT * WIDTH if what == "decode" else SIDE * SIDE) * 3, images)
+            (batch,) = pipeline.run()
+            count = min(len(batch), left)
+            left -= count
+            c.add(count * size, count)
 
     return work
 
@@ -717,19 +721,7 @@ def dali_video(place):
                                              random_shuffle=True)
         return fn.resize(clip, size=[CLIP_HEIGHT, CLIP_WIDTH], interp_type=types.INTERP_LINEAR)
 
-    one = made()
-    one.build()
-    total = one.epoch_size("reader")
-
-    def work(c):
-        left = total
-        while left:
-            (batch,) = one.run()
-            clips = min(len(batch), left)
-            left -= clips
-            c.add(clips * CLIP_FRAMES * CLIP_HEIGHT * CLIP_WIDTH * 3, clips)
-
-    return work
+    return dali_epochs(made(), CLIP_FRAMES * CLIP_HEIGHT * CLIP_WIDTH * 3)
 
 
 # ---- lines
