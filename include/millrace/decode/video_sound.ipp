@@ -131,11 +131,13 @@ class sound_track {
       if (p->pts != AV_NOPTS_VALUE) seconds_ = static_cast<double>(p->pts) * tick_;
       if ((p->flags & AV_PKT_FLAG_CORRUPT) != 0) damaged("not all of it is there");
     }
-    if (const int code = ::avcodec_send_packet(decoder_.get(), p); code < 0) return damaged(words_of_av(code));
+    int code = ::avcodec_send_packet(decoder_.get(), p);
     for (;;) {
-      const int code = ::avcodec_receive_frame(decoder_.get(), frame_.get());
-      if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return;
+      if (code == AVERROR(ENOMEM)) throw std::bad_alloc();  // no damage, which may be tolerated
       if (code < 0) return damaged(words_of_av(code));
+      code = ::avcodec_receive_frame(decoder_.get(), frame_.get());
+      if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return;
+      if (code < 0) continue;
       if (frame_->decode_error_flags != 0) damaged(words_of_av(AVERROR_INVALIDDATA));
       take(*frame_);
     }
